@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use tidemill_wire::chunk::{ChunkHead, stamp, stamp_append_time};
+use tidemill_wire::chunk::{ChunkHead, LeaderEpoch, stamp, stamp_append_time};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let read = ChunkHead::read(bytes);
@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert_eq!(head.bytes, bytes.len());
         assert_eq!(head.last_offset_delta, head.record_count - 1);
         let mut chunk = bytes.to_vec();
-        stamp(&mut chunk, 7, 3);
+        stamp(&mut chunk, 7, LeaderEpoch(3));
         let stamped = ChunkHead::check(&chunk).expect("a stamp keeps a chunk good");
         assert_eq!((stamped.base_offset, stamped.leader_epoch), (7, 3));
         stamp_append_time(&mut chunk, 9);

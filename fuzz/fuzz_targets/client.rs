@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tidemill_broker::{Broker, BrokerSettings, Unwired};
 use tidemill_client::fuzzing::{DEEDS, client, record};
 use tidemill_env::World;
-use tidemill_log::{AppendHow, Log, LogOptions, StreamSpec, records};
+use tidemill_log::{AppendOptions, Log, LogOptions, StreamSpec, records};
 
 /// What a broker in memory answers to each deed of the client.
 fn seeds() -> Vec<Vec<u8>> {
@@ -31,7 +31,7 @@ fn seed(deed: u8) -> Vec<u8> {
     }
     let chunk = chunk.finish().expect("it has records");
     let streamlet = stream.streamlet(0).expect("it has one");
-    let append = streamlet.append(&chunk, AppendHow::default());
+    let append = streamlet.append(&chunk, AppendOptions::default());
     append.expect("there is room").wait().expect("there is room");
     let mut asked = Unwired::new(&broker);
     record(deed, move |content| {

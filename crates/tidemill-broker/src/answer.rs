@@ -3,13 +3,13 @@
 use crate::frame::Charge;
 use bytes::BytesMut;
 use std::{future::Future, pin::Pin};
-use tidemill_log::Served;
+use tidemill_log::OutgoingChunk;
 use tidemill_wire::kafka::{Message, MessageError, RequestHead, end_frame};
 
 /// A frame, in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    pub(crate) parts: Vec<Served>,
+    pub(crate) parts: Vec<OutgoingChunk>,
     /// What its memory is charged with, until it is sent.
     pub(crate) charge: Option<Charge>,
 }
@@ -37,16 +37,16 @@ impl Answer {
     /// A frame but for its length.
     pub(crate) fn whole(mut frame: BytesMut) -> Self {
         end_frame(&mut frame, 0).expect("responses without chunks are short");
-        Self::of_parts(vec![Served::Memory(frame.freeze())])
+        Self::of_parts(vec![OutgoingChunk::Memory(frame.freeze())])
     }
 
     /// A whole frame.
-    pub(crate) fn of_parts(parts: Vec<Served>) -> Self {
+    pub(crate) fn of_parts(parts: Vec<OutgoingChunk>) -> Self {
         Self { parts, charge: None }
     }
 
     /// Its bytes.
     pub(crate) fn len(&self) -> usize {
-        self.parts.iter().map(Served::len).sum()
+        self.parts.iter().map(OutgoingChunk::len).sum()
     }
 }

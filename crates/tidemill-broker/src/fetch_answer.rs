@@ -10,7 +10,7 @@
 use crate::answer::Answer;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::ops::Range;
-use tidemill_log::Served;
+use tidemill_log::OutgoingChunk;
 use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid, RequestHead, end_frame};
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ pub(crate) struct PartitionAnswer {
     pub(crate) log_start_offset: i64,
     /// None for readers of uncommitted records.
     pub(crate) aborted: Option<Vec<Aborted>>,
-    pub(crate) chunks: Vec<Served>,
+    pub(crate) chunks: Vec<OutgoingChunk>,
     /// Offsets of the records in them, from the one on that was asked for.
     pub(crate) offsets: Range<i64>,
 }
@@ -76,7 +76,7 @@ impl PartitionAnswer {
 
     /// Bytes of records.
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks.iter().map(Served::len).sum()
+        self.chunks.iter().map(OutgoingChunk::len).sum()
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn answer(
 ) -> Option<Answer> {
     let partitions: usize = topics.iter().map(|it| it.partitions.len()).sum();
     let small = topics.iter().flat_map(|it| &it.partitions).flat_map(|it| &it.chunks);
-    let copied: usize = small.map(Served::len).filter(|it| *it < COPIED_BYTES).sum();
+    let copied: usize = small.map(OutgoingChunk::len).filter(|it| *it < COPIED_BYTES).sum();
     let mut writer = Writer {
         version: head.version,
         flexible: head.version >= 12,
@@ -114,7 +114,7 @@ struct Writer {
     /// Compact lengths and tagged fields.
     flexible: bool,
     buffer: BytesMut,
-    parts: Vec<Served>,
+    parts: Vec<OutgoingChunk>,
     /// Bytes of `parts`.
     sent: usize,
 }
@@ -173,7 +173,7 @@ impl Writer {
         self.count(partition.bytes());
         for chunk in partition.chunks {
             match chunk {
-                Served::Memory(chunk) if chunk.len() < COPIED_BYTES => {
+                OutgoingChunk::Memory(chunk) if chunk.len() < COPIED_BYTES => {
                     self.buffer.put_slice(&chunk);
                 }
                 chunk => {
@@ -213,25 +213,25 @@ impl Writer {
         }
         // The first part stays open: the frame's length is written into it at the end.
         if self.parts.is_empty() {
-            self.parts.push(Served::Memory(Bytes::new()));
+            self.parts.push(OutgoingChunk::Memory(Bytes::new()));
         }
         let part = self.buffer.split().freeze();
         self.sent += part.len();
-        self.parts.push(Served::Memory(part));
+        self.parts.push(OutgoingChunk::Memory(part));
     }
 
     fn end(mut self) -> Option<Answer> {
         if self.parts.is_empty() {
             end_frame(&mut self.buffer, 0)?;
-            return Some(Answer::of_parts(vec![Served::Memory(self.buffer.freeze())]));
+            return Some(Answer::of_parts(vec![OutgoingChunk::Memory(self.buffer.freeze())]));
         }
         self.flush();
         // What was flushed first: nothing stands before the heads.
-        let Served::Memory(first) = self.parts.remove(1) else { return None };
+        let OutgoingChunk::Memory(first) = self.parts.remove(1) else { return None };
         let rest = self.sent - first.len();
         let mut first = first.try_into_mut().unwrap_or_else(|it| BytesMut::from(&it[..]));
         end_frame(&mut first, rest)?;
-        self.parts[0] = Served::Memory(first.freeze());
+        self.parts[0] = OutgoingChunk::Memory(first.freeze());
         Some(Answer::of_parts(self.parts))
     }
 }

@@ -18,7 +18,7 @@ use std::{
     ops::Range,
     os::fd::AsFd,
 };
-use tidemill_log::{FileChunk, ReadError, Served};
+use tidemill_log::{FileChunk, OutgoingChunk, ReadError};
 use tokio::{
     io::Interest,
     net::{TcpStream, tcp::OwnedWriteHalf},
@@ -43,7 +43,7 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     socket: OwnedWriteHalf,
-    parts: Vec<Served>,
+    parts: Vec<OutgoingChunk>,
     /// Held until they are sent.
     charges: Vec<Charge>,
     bytes: usize,
@@ -115,7 +115,7 @@ enum Source<'a> {
 
 /// Parts that are not sent yet, and how many bytes of the first of them are.
 struct Left<'a> {
-    parts: &'a [Served],
+    parts: &'a [OutgoingChunk],
     done: usize,
 }
 
@@ -160,18 +160,18 @@ impl Left<'_> {
 /// Where the bytes of the first parts are, as many as one write takes. Those that stand in files
 /// only are read into `block`: one, and more up to `read_bytes` together.
 fn gather<'a>(
-    parts: &'a [Served],
+    parts: &'a [OutgoingChunk],
     read_bytes: usize,
     block: &mut Vec<u8>,
 ) -> Result<Vec<Source<'a>>, ReadError> {
     let (mut sources, mut read) = (Vec::with_capacity(parts.len().min(SLICES_MAX)), 0);
     for part in parts.iter().take(SLICES_MAX) {
         let chunk = match part {
-            Served::Memory(bytes) => {
+            OutgoingChunk::Memory(bytes) => {
                 sources.push(Source::Memory(bytes));
                 continue;
             }
-            Served::File(chunk) => chunk,
+            OutgoingChunk::File(chunk) => chunk,
         };
         if let Some(bytes) = chunk.in_memory() {
             sources.push(Source::Kept(bytes));

@@ -36,7 +36,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
 };
 use tidemill_env::World;
-use tidemill_log::{Append, AppendError, AppendHow, OnDurable, ReadError, Streamlet};
+use tidemill_log::{Append, AppendError, AppendOptions, OnDurable, ReadError, Streamlet};
 use tidemill_wire::{
     chunk::ChunkHead,
     kafka::{ErrorCode, KafkaString},
@@ -290,7 +290,8 @@ impl Partition {
         chunk: Chunk,
         lane: u64,
     ) -> Result<Append, AppendError> {
-        let (bytes, how) = (chunk.bytes.len(), AppendHow { lane, leader_epoch: 0 });
+        let (bytes, how) =
+            (chunk.bytes.len(), AppendOptions { order_key: lane, ..AppendOptions::default() });
         let append = if chunk.is_whole {
             self.streamlet.append_owned(head, chunk.bytes, how)?
         } else {

@@ -6,7 +6,7 @@
 //! now.)
 
 use crate::intake::{Room, TooLittle};
-use tidemill_log::{ReadCursor, ReadError, ReadLimit, Streamlet};
+use tidemill_log::{ChunkTime, ReadCursor, ReadError, ReadLimit, Streamlet};
 use tidemill_wire::{
     chunk::ChunkHead,
     records::{RecordsError, look_at_times},
@@ -27,6 +27,11 @@ impl From<ReadError> for TimeError {
     }
 }
 
+/// Offset and time of a chunk.
+fn pair(chunk: ChunkTime) -> (i64, i64) {
+    (chunk.offset, chunk.max_timestamp_ms)
+}
+
 /// The first record from the streamlet's start up to, not including, `end` with a time of at least
 /// `timestamp_ms`: its offset and its time in milliseconds.
 pub(crate) fn first_from(
@@ -35,12 +40,12 @@ pub(crate) fn first_from(
     end: i64,
     room: Room,
 ) -> Result<Option<(i64, i64)>, TimeError> {
-    let mut chunk = streamlet.offset_for_time(timestamp_ms)?;
+    let mut chunk = streamlet.offset_for_time(timestamp_ms)?.map(pair);
     if let Some(place) = chunk.filter(|it| it.0 < end) {
         match record(streamlet, place, timestamp_ms, room)? {
             Found::There(record) => return Ok(Some(record).filter(|it| it.0 < end)),
             Found::Deleted { after, .. } => {
-                chunk = streamlet.offset_for_time_from(timestamp_ms, after)?;
+                chunk = streamlet.offset_for_time_from(timestamp_ms, after)?.map(pair);
             }
         }
     }
@@ -59,12 +64,12 @@ pub(crate) fn latest(
     end: i64,
     room: Room,
 ) -> Result<Option<(i64, i64)>, TimeError> {
-    let Some(chunk) = streamlet.latest_time(end)? else { return Ok(None) };
+    let Some(chunk) = streamlet.max_timestamp(end)?.map(pair) else { return Ok(None) };
     let (left, after) = match record(streamlet, chunk, chunk.1, room)? {
         Found::There(record) => return Ok(Some(record)),
         Found::Deleted { latest, after } => (latest, after),
     };
-    let later = streamlet.latest_time_within(after, end)?;
+    let later = streamlet.max_timestamp_within(after, end)?.map(pair);
     let Some(later) = later.filter(|it| it.1 > left.1) else { return Ok(Some(left)) };
     Ok(Some(match record(streamlet, later, later.1, room)? {
         Found::There(record) => record,

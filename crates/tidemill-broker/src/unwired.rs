@@ -16,7 +16,7 @@ use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
 };
-use tidemill_log::Served;
+use tidemill_log::OutgoingChunk;
 use tidemill_wire::kafka::RequestHead;
 
 /// A client that has no socket.
@@ -58,9 +58,9 @@ fn whole(answer: &Answer) -> Bytes {
     let mut all = BytesMut::new();
     for part in &answer.parts {
         match part {
-            Served::Memory(bytes) => all.extend_from_slice(bytes),
+            OutgoingChunk::Memory(bytes) => all.extend_from_slice(bytes),
             // A file that is gone leaves an answer that nobody can read.
-            Served::File(chunk) => all.extend_from_slice(&chunk.read().unwrap_or_default()),
+            OutgoingChunk::File(chunk) => all.extend_from_slice(&chunk.read().unwrap_or_default()),
         }
     }
     all.freeze()

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, Condvar, Mutex},
 };
 use tidemill_env::World;
-use tidemill_log::{AppendHow, Fsync, Log, LogOptions, StreamSpec, crc32c};
+use tidemill_log::{AppendOptions, Fsync, Log, LogOptions, StreamSpec, crc32c};
 
 /// A chunk with one record that is not compressed, of so many bytes in all.
 fn chunk(bytes: usize) -> Vec<u8> {
@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let mut sent = 0;
                 'all: loop {
                     for streamlet in &mine {
-                        let append = streamlet.append(&chunk, AppendHow::default());
+                        let append = streamlet.append(&chunk, AppendOptions::default());
                         let told = Arc::clone(&landed);
                         append.expect("there is room").on_durable(Box::new(move |outcome| {
                             outcome.expect("the disk works");

@@ -19,7 +19,7 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_log::{
-    AppendHow, ChunkHead, Fsync, Journal, Log, LogOptions, Retention, StreamSpec, crc32c,
+    AppendOptions, ChunkHead, Fsync, Journal, Log, LogOptions, Retention, StreamSpec, crc32c,
 };
 use tidemill_types::ByteSize;
 
@@ -86,9 +86,9 @@ fn append(world: &World, folder: &Path, case: Case, journal: Journal, kept: bool
     let head = ChunkHead::check(&chunk)?;
     for _ in 0..case.count {
         let append = if kept {
-            streamlet.append(&chunk, AppendHow::default())
+            streamlet.append(&chunk, AppendOptions::default())
         } else {
-            streamlet.append_checked(&head, &chunk, AppendHow::default())
+            streamlet.append_checked(&head, &chunk, AppendOptions::default())
         };
         let append = append?;
         if case.fsync == Fsync::Always {

@@ -16,7 +16,9 @@ use std::{
     process::{Command, exit},
 };
 use tidemill_env::World;
-use tidemill_log::{AppendHow, Fsync, Log, LogOptions, ReadCursor, ReadLimit, StreamSpec, crc32c};
+use tidemill_log::{
+    AppendOptions, Fsync, Log, LogOptions, ReadCursor, ReadLimit, StreamSpec, crc32c,
+};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -68,12 +70,12 @@ fn make(world: &World, folder: &Path, streamlets: u32, megabytes: u32) -> Outcom
     let all = log.create("restart", spec.clone())?.streamlets();
     let small = chunk(200);
     for streamlet in &all {
-        streamlet.append(&small, AppendHow::default())?.wait()?;
+        streamlet.append(&small, AppendOptions::default())?.wait()?;
     }
     let large = chunk(1_000_000);
     for index in 0..megabytes {
         let streamlet = &all[index as usize % all.len()];
-        streamlet.append(&large, AppendHow::default())?.wait()?;
+        streamlet.append(&large, AppendOptions::default())?.wait()?;
         if index % 1000 == 999 {
             dig_holes(world, folder)?;
         }
@@ -111,7 +113,7 @@ fn open(world: &World, folder: &Path) -> Outcome<()> {
     let began_us = world.clock.monotonic_micros();
     let mut last = None;
     for streamlet in &streamlets {
-        last = Some(streamlet.append(&small, AppendHow::default())?);
+        last = Some(streamlet.append(&small, AppendOptions::default())?);
     }
     last.map_or(Ok(()), |it| it.wait())?;
     let (own_mb, all_mb) = memory_mb(world)?;

@@ -4,12 +4,12 @@
 //! leaves everything as it was, and the next append may succeed.
 
 use crate::{
+    core::with_room,
     error::AppendError,
     format::{ChunkRef, DATA_START, REF_BYTES, entry_bytes},
+    offset_tracker::{Notifications, OnDurable},
     options::Fsync,
-    progress::{Notices, OnDurable},
     segment::Segment,
-    shared::with_room,
     streamlet::Streamlet,
 };
 use bytes::{Bytes, BytesMut};
@@ -18,6 +18,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
 use tidemill_env::PlacedFile;
+use tidemill_types::{GroupIx, LeaderEpoch, SegmentIx};
 use tidemill_wire::chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, stamp};
 
 /// The first reservation of a segment; it doubles until the segment is as long as it may be.
@@ -27,7 +28,7 @@ const POSTPONED_US: u64 = 30_000_000;
 
 /// The open end of one of a streamlet's active groups.
 #[derive(Default)]
-pub(crate) struct Slot {
+pub(crate) struct ActiveGroup {
     pub(crate) open: Option<Arc<Segment>>,
     /// Maintenance rounds since the last append.
     pub(crate) idle_rounds: u32,
@@ -35,14 +36,14 @@ pub(crate) struct Slot {
     retired: bool,
 }
 
-/// What else an append says.
+/// The options of one append.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AppendHow {
+pub struct AppendOptions {
     /// Chunks of one lane keep their order on their way to a group: the lane picks the active
     /// group. Use the producer id, or something that stands for the connection if it has none.
-    pub lane: u64,
+    pub order_key: u64,
     /// Stamped into the chunk. 0 on a single node.
-    pub leader_epoch: i32,
+    pub leader_epoch: LeaderEpoch,
 }
 
 /// An append that has its offsets. It counts (is acknowledged, is visible) when
@@ -56,9 +57,9 @@ pub struct Append {
     /// Offset of the chunk's last record.
     pub last_offset: i64,
     /// The group it went to.
-    pub group: u64,
+    pub group: GroupIx,
     /// The segment in the group.
-    pub segment: u32,
+    pub segment: SegmentIx,
     /// Where in the segment's file its reference stands: with group and segment, its native
     /// offset.
     pub position: u64,
@@ -104,13 +105,13 @@ fn disk_error(error: io::Error) -> AppendError {
 }
 
 /// A chunk to append.
-enum Source<'a> {
+enum ChunkInput<'a> {
     /// It stays the caller's.
     Lent(&'a [u8]),
     Given(Bytes),
 }
 
-impl Source<'_> {
+impl ChunkInput<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Lent(bytes) => bytes,
@@ -130,7 +131,7 @@ impl Source<'_> {
 }
 
 /// Where the next chunk of a group goes.
-struct Room {
+struct AppendPosition {
     segment: Arc<Segment>,
     file: Arc<dyn PlacedFile>,
     position: u64,
@@ -139,24 +140,28 @@ struct Room {
 }
 
 impl Streamlet {
-    /// Appends one chunk, which is checked first. What is stored is a copy with base offset and
-    /// leader epoch stamped in; the other bytes are as they are. Returns when it is written (not
-    /// synced).
+    /// Appends one chunk, which is checked first. The log stores a copy with base offset and leader
+    /// epoch stamped in; the other bytes are as they are. Returns when the chunk is written, not
+    /// synced.
     ///
     /// Appends of one lane are stored in the order of the calls; calls of different lanes run in
     /// parallel when the stream has several active groups.
     ///
     /// # Errors
-    /// The chunk is refused, there is no room, or the disk failed; see [`AppendError`] for what
-    /// that means for what was appended before.
-    pub fn append(self: &Arc<Self>, chunk: &[u8], how: AppendHow) -> Result<Append, AppendError> {
+    /// The chunk is refused, there is no room, or the disk failed; [`AppendError`] says which of
+    /// these concern earlier appends.
+    pub fn append(
+        self: &Arc<Self>,
+        chunk: &[u8],
+        options: AppendOptions,
+    ) -> Result<Append, AppendError> {
         let head = ChunkHead::check(chunk)?;
-        self.append_entry(&head, Source::Lent(chunk), how)
+        self.append_entry(&head, ChunkInput::Lent(chunk), options)
     }
 
-    /// As [`Self::append`], for a chunk that was checked: `head` is what [`ChunkHead::check`] said
-    /// of these same bytes. The checksum is not computed again; if the bytes are others, readers
-    /// will be told that they are damaged.
+    /// As [`Self::append`], for a chunk that was checked: `head` is the result of
+    /// [`ChunkHead::check`] for the same bytes. The checksum is not computed again; if the bytes
+    /// differ, readers get an error of damage.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -164,14 +169,14 @@ impl Streamlet {
         self: &Arc<Self>,
         head: &ChunkHead,
         chunk: &[u8],
-        how: AppendHow,
+        options: AppendOptions,
     ) -> Result<Append, AppendError> {
-        self.append_entry(head, Source::Lent(chunk), how)
+        self.append_entry(head, ChunkInput::Lent(chunk), options)
     }
 
-    /// As [`Self::append_checked`], for a chunk that is the caller's to give away. If nobody else
-    /// has a part of the memory that it is in, it is stamped where it is and stays there for
-    /// readers, all of that memory with it; so give away only what fills its memory.
+    /// As [`Self::append_checked`], for a chunk that the caller gives away. If the buffer is not
+    /// shared, the log stamps it in place and keeps it for readers. The whole allocation stays with
+    /// it, so give away only buffers that the chunk fills.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -179,16 +184,16 @@ impl Streamlet {
         self: &Arc<Self>,
         head: &ChunkHead,
         chunk: Bytes,
-        how: AppendHow,
+        options: AppendOptions,
     ) -> Result<Append, AppendError> {
-        self.append_entry(head, Source::Given(chunk), how)
+        self.append_entry(head, ChunkInput::Given(chunk), options)
     }
 
     fn append_entry(
         self: &Arc<Self>,
         head: &ChunkHead,
-        chunk: Source<'_>,
-        how: AppendHow,
+        chunk: ChunkInput<'_>,
+        options: AppendOptions,
     ) -> Result<Append, AppendError> {
         let bytes = chunk.bytes().len();
         if bytes != head.bytes {
@@ -198,14 +203,14 @@ impl Streamlet {
         if bytes as u64 > max {
             return Err(AppendError::TooLarge { bytes, max });
         }
-        let (mut slot_of_lane, mut alone) = self.slot(how.lane);
-        let mut slot = loop {
-            let slot = slot_of_lane.lock().unwrap_or_else(PoisonError::into_inner);
-            if !slot.retired {
-                break slot;
+        let (mut active_of_key, mut alone) = self.pick_group(options.order_key);
+        let mut active = loop {
+            let active = active_of_key.lock().unwrap_or_else(PoisonError::into_inner);
+            if !active.retired {
+                break active;
             }
-            drop(slot);
-            (slot_of_lane, alone) = self.slot(how.lane);
+            drop(active);
+            (active_of_key, alone) = self.pick_group(options.order_key);
         };
         if self.is_failed()
             && let Some(error) = self.failure()
@@ -215,16 +220,16 @@ impl Streamlet {
         if self.shared.is_closed() {
             return Err(AppendError::Closed);
         }
-        let room = self.room(&mut slot, entry_bytes(bytes)).map_err(disk_error)?;
-        slot.idle_rounds = 0;
+        let room = self.room(&mut active, entry_bytes(bytes)).map_err(disk_error)?;
+        active.idle_rounds = 0;
         let count = i64::from(head.record_count);
-        let base = self.progress().take(count)?;
-        let outcome = match self.write(&room, head, base, chunk, how) {
+        let base = self.offsets().take(count)?;
+        let outcome = match self.write(&room, head, base, chunk, options) {
             Ok(counts) => Ok(counts),
             Err(error) => Err(self.undo(&room, base, alone, error)),
         };
         // Nobody is called back while the lane is locked: a callback may append to it.
-        drop(slot);
+        drop(active);
         match outcome {
             Ok(counts) => {
                 if counts {
@@ -240,23 +245,23 @@ impl Streamlet {
                 })
             }
             Err((error, notices)) => {
-                notices.into_iter().for_each(Notices::give);
+                notices.into_iter().for_each(Notifications::send);
                 Err(error)
             }
         }
     }
 
-    /// The slot of a lane, and whether it is the only one.
-    fn slot(&self, lane: u64) -> (Arc<Mutex<Slot>>, bool) {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        let index = (lane % slots.len() as u64) as usize;
-        (Arc::clone(&slots[index]), slots.len() == 1)
+    /// The active of a lane, and whether it is the only one.
+    fn pick_group(&self, order_key: u64) -> (Arc<Mutex<ActiveGroup>>, bool) {
+        let active_groups = self.active_groups.read().unwrap_or_else(PoisonError::into_inner);
+        let index = (order_key % active_groups.len() as u64) as usize;
+        (Arc::clone(&active_groups[index]), active_groups.len() == 1)
     }
 
-    /// The end of a slot's open segment, with reserved space for so many more bytes.
-    fn room(self: &Arc<Self>, slot: &mut Slot, need: u64) -> io::Result<Room> {
+    /// The end of a active's open segment, with reserved space for so many more bytes.
+    fn room(self: &Arc<Self>, active: &mut ActiveGroup, need: u64) -> io::Result<AppendPosition> {
         let segment_bytes = self.stream.limits.segment_bytes();
-        if let Some(segment) = &slot.open {
+        if let Some(segment) = &active.open {
             let (position, durable, reserved, file) = {
                 let state = segment.state();
                 (state.written, state.durable, state.reserved, state.file.clone())
@@ -265,20 +270,20 @@ impl Streamlet {
             if position == DATA_START || end <= segment_bytes {
                 let segment = Arc::clone(segment);
                 if let Some(file) = file.filter(|_| end <= reserved) {
-                    return Ok(Room { segment, file, position, durable });
+                    return Ok(AppendPosition { segment, file, position, durable });
                 }
                 let file = segment.file(&self.shared)?;
                 let doubled = (reserved * 2).min(segment_bytes).max(end);
                 with_room(&self.shared, || file.reserve(doubled))?;
                 segment.state().reserved = doubled.max(reserved);
-                return Ok(Room { segment, file, position, durable });
+                return Ok(AppendPosition { segment, file, position, durable });
             }
         }
-        let (group, index) = match slot.open.as_ref().map(|it| it.key) {
-            Some(key) if key.index + 1 < self.shared.options.group_segments => {
-                (key.group, key.index + 1)
+        let (group, index) = match active.open.as_ref().map(|it| it.key) {
+            Some(key) if key.index.0 + 1 < self.shared.options.group_segments => {
+                (key.group, SegmentIx(key.index.0 + 1))
             }
-            _ => (self.new_group(), 0),
+            _ => (self.new_group(), SegmentIx(0)),
         };
         let key = self.next_key(group, index);
         let reserve = RESERVE_FIRST.min(segment_bytes).max(DATA_START + need);
@@ -286,11 +291,11 @@ impl Streamlet {
             self.shared.make_segment(key, self.folder(), &self.stream.name, reserve)
         })?;
         let made = Arc::new(made);
-        if let Some(full) = slot.open.replace(Arc::clone(&made)) {
+        if let Some(full) = active.open.replace(Arc::clone(&made)) {
             self.seal(&full);
         }
         let file = made.file(&self.shared)?;
-        Ok(Room { segment: made, file, position: DATA_START, durable: DATA_START })
+        Ok(AppendPosition { segment: made, file, position: DATA_START, durable: DATA_START })
     }
 
     /// A segment gets no more chunks; its seal is written once all of it is durable.
@@ -330,10 +335,10 @@ impl Streamlet {
         self.queued_as(fsync);
     }
 
-    /// Whoever changed the setting meanwhile may not have found in the queue what was put there.
+    /// A concurrent change of the setting may have missed the entry that was just queued.
     fn queued_as(self: &Arc<Self>, fsync: Fsync) {
         if self.fsync() != fsync {
-            self.shared.committer.hurry(self);
+            self.shared.committer.expedite(self);
         }
     }
 
@@ -341,22 +346,28 @@ impl Streamlet {
     /// done.
     fn write(
         self: &Arc<Self>,
-        room: &Room,
+        room: &AppendPosition,
         head: &ChunkHead,
         base: i64,
-        chunk: Source<'_>,
-        how: AppendHow,
+        chunk: ChunkInput<'_>,
+        options: AppendOptions,
     ) -> io::Result<bool> {
-        let Room { segment, position, .. } = room;
-        let stamped = (base, how.leader_epoch);
-        let now_s = self.shared.now_s();
-        let reference = ChunkRef::of(head, stamped, now_s, room.durable, self.floor());
+        let AppendPosition { segment, position, .. } = room;
+        let append_time_s = self.shared.append_time_s();
+        let reference = ChunkRef::of(
+            head,
+            base,
+            options.leader_epoch,
+            append_time_s,
+            room.durable,
+            self.floor(),
+        );
         let bytes = reference.entry_bytes();
         let kept = self.write_entry(room, &reference, chunk)?;
         let fsync = self.fsync();
         let waits = fsync == Fsync::Always;
         let keeps = kept.is_some();
-        let queue = segment.wrote(reference, kept, waits, fsync != Fsync::Os);
+        let queue = segment.record_chunk(reference, kept, waits, fsync != Fsync::Os);
         if *position == DATA_START {
             self.add_segment(segment);
         }
@@ -372,9 +383,9 @@ impl Streamlet {
     /// Writes reference, stamped chunk and padding: the chunk, if it is to stay in memory.
     fn write_entry(
         &self,
-        room: &Room,
+        room: &AppendPosition,
         reference: &ChunkRef,
-        chunk: Source<'_>,
+        chunk: ChunkInput<'_>,
     ) -> io::Result<Option<Bytes>> {
         let bytes = reference.entry_bytes() as usize;
         let encoded = reference.encode(&room.segment.key, room.position);
@@ -403,34 +414,35 @@ impl Streamlet {
     /// else the streamlet fails.
     fn undo(
         &self,
-        room: &Room,
+        room: &AppendPosition,
         base: i64,
         alone: bool,
         error: io::Error,
-    ) -> (AppendError, Option<Notices>) {
+    ) -> (AppendError, Option<Notifications>) {
         let wiped = || room.file.write_at(room.position, &[0; REF_BYTES]);
-        if alone && wiped().is_ok() && self.progress().give_back(base) {
+        if alone && wiped().is_ok() && self.offsets().give_back(base) {
             return (disk_error(error), None);
         }
         let why = format!("write to {} failed: {error}", room.segment.path.display());
-        let notices = self.fail_later(&why);
-        let error = self.progress().failed().cloned().unwrap_or_else(|| disk_error(error));
+        let notices = self.mark_failed(&why);
+        let error = self.offsets().failed().cloned().unwrap_or_else(|| disk_error(error));
         (error, Some(notices))
     }
 
     /// From now on so many groups are appended to at once. Groups beyond them end here.
     pub(crate) fn set_active_groups(self: &Arc<Self>, count: u32) {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut active_groups = self.active_groups.write().unwrap_or_else(PoisonError::into_inner);
         let count = count.max(1) as usize;
-        let gone = if count < slots.len() { slots.split_off(count) } else { Vec::new() };
-        slots.resize_with(count, Arc::default);
-        drop(slots);
-        for slot in gone {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            // Who has this slot in hand must look for its lane again.
-            slot.retired = true;
-            let open = slot.open.take();
-            drop(slot);
+        let gone =
+            if count < active_groups.len() { active_groups.split_off(count) } else { Vec::new() };
+        active_groups.resize_with(count, Arc::default);
+        drop(active_groups);
+        for active in gone {
+            let mut active = active.lock().unwrap_or_else(PoisonError::into_inner);
+            // Who has this active in hand must look for its lane again.
+            active.retired = true;
+            let open = active.open.take();
+            drop(active);
             open.iter().for_each(|segment| self.seal(segment));
         }
     }

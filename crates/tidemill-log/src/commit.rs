@@ -6,15 +6,15 @@
 //!                        └────────────┘
 //! ```
 //!
-//! A segment is in the queue once and with one thread at a time; what is appended during a sync
-//! shares the next one. When many segments wait, one sync of the file system serves them all
-//! (`together`). How far a segment is durable is written into its head now and then, not after each
-//! sync: the next sync would have to write the head's page too, far from the chunks.
-//! Invariant: a file whose sync failed is not synced again.
+//! A segment is in the queue once and with one thread at a time; chunks that are appended during a
+//! sync share the next one. When many segments wait, one sync of the file system serves them all
+//! (`file_system_sync`). A mark in the segment's head says how far it is durable. It is written now
+//! and then, not after each sync: the next sync would have to write the head's page too, far from
+//! the chunks. Invariant: a file whose sync failed is not synced again.
 
 use crate::{
+    core::LogCore,
     segment::{Segment, SyncJob},
-    shared::Shared,
     streamlet::Streamlet,
 };
 use std::{
@@ -24,44 +24,44 @@ use std::{
     time::Duration,
 };
 
-mod together;
+mod file_system_sync;
 
-pub(crate) use together::Together;
+pub(crate) use file_system_sync::FileSystemSync;
 
 /// A segment with something to sync, and whose it is.
-pub(crate) type Work = (Arc<Streamlet>, Arc<Segment>);
+pub(crate) type SyncWork = (Arc<Streamlet>, Arc<Segment>);
 
 #[derive(Default)]
-struct Queue {
-    now: VecDeque<Work>,
+struct SyncQueue {
+    now: VecDeque<SyncWork>,
     /// With the moment when each is due, by the monotonic clock in microseconds.
-    later: VecDeque<(u64, Work)>,
+    later: VecDeque<(u64, SyncWork)>,
     /// As `later`, with the bytes of each: nobody waits for these.
-    postponed: VecDeque<(u64, u64, Work)>,
+    postponed: VecDeque<(u64, u64, SyncWork)>,
     postponed_bytes: u64,
     /// Segments whose mark is behind, with the moment when it is written.
-    marks: VecDeque<(u64, Work)>,
+    marks: VecDeque<(u64, SyncWork)>,
     closed: bool,
 }
 
-/// What a thread does next.
-enum Task {
+/// The next task of a sync thread.
+enum SyncTask {
     /// One segment, or many that are better synced together.
-    Sync(Vec<Work>),
+    Sync(Vec<SyncWork>),
     /// Says in a segment's head how far it is durable.
-    Mark(Work),
+    Mark(SyncWork),
 }
 
 /// The queue that sync threads share.
 #[derive(Default)]
-pub(crate) struct Committer {
-    queue: Mutex<Queue>,
+pub(crate) struct SyncScheduler {
+    queue: Mutex<SyncQueue>,
     wake: Condvar,
 }
 
-/// How long a thread sleeps at most while something is due later.
+/// The longest sleep of a thread while something is due later.
 const TICK: Duration = Duration::from_millis(2);
-/// As [`TICK`], while that is only what nobody waits for.
+/// As [`TICK`], while only postponed segments are left.
 const POSTPONED_TICK: Duration = Duration::from_millis(100);
 /// Bytes that are put off at most: a recovery after a crash reads them.
 const POSTPONED_BYTES_MAX: u64 = 512 << 20;
@@ -73,19 +73,19 @@ const TOGETHER_MAX: usize = 500;
 /// wait then are done.
 const MARK_US: u64 = 20_000;
 
-impl Committer {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+impl SyncScheduler {
+    fn queue(&self) -> MutexGuard<'_, SyncQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Syncs this segment soon.
-    pub(crate) fn push(&self, work: Work) {
+    pub(crate) fn push(&self, work: SyncWork) {
         self.queue().now.push_back(work);
         self.wake.notify_one();
     }
 
     /// Syncs this segment when the clock says `due_us`.
-    pub(crate) fn push_later(&self, due_us: u64, work: Work) {
+    pub(crate) fn push_later(&self, due_us: u64, work: SyncWork) {
         let mut queue = self.queue();
         queue.later.push_back((due_us, work));
         if queue.later.len() == 1 {
@@ -94,7 +94,7 @@ impl Committer {
     }
 
     /// Syncs this segment when the clock says `due_us`, or now if too much is put off already.
-    pub(crate) fn postpone(&self, due_us: u64, bytes: u64, work: Work) {
+    pub(crate) fn postpone(&self, due_us: u64, bytes: u64, work: SyncWork) {
         let mut queue = self.queue();
         let much = queue.postponed_bytes + bytes > POSTPONED_BYTES_MAX;
         if much || queue.postponed.len() >= POSTPONED_SEGMENTS_MAX {
@@ -110,10 +110,10 @@ impl Committer {
         }
     }
 
-    /// Syncs soon what was to be synced later of this streamlet.
-    pub(crate) fn hurry(&self, streamlet: &Arc<Streamlet>) {
+    /// Queues all delayed and postponed segments of a streamlet for an immediate sync.
+    pub(crate) fn expedite(&self, streamlet: &Arc<Streamlet>) {
         let mut queue = self.queue();
-        let mine = |work: &Work| Arc::ptr_eq(&work.0, streamlet);
+        let mine = |work: &SyncWork| Arc::ptr_eq(&work.0, streamlet);
         let (ready, later): (VecDeque<_>, _) =
             std::mem::take(&mut queue.later).into_iter().partition(|(_, work)| mine(work));
         queue.later = later;
@@ -128,7 +128,7 @@ impl Committer {
     }
 
     /// Marks this segment when the clock says `due_us`.
-    fn mark_later(&self, due_us: u64, work: Work) {
+    fn mark_later(&self, due_us: u64, work: SyncWork) {
         let mut queue = self.queue();
         queue.marks.push_back((due_us, work));
         if queue.marks.len() == 1 {
@@ -136,40 +136,40 @@ impl Committer {
         }
     }
 
-    /// Threads end once what is there is done.
+    /// Tells the threads to end once the queue is empty.
     pub(crate) fn close(&self) {
         self.queue().closed = true;
         self.wake.notify_all();
     }
 
     /// All that waits, due or not.
-    pub(crate) fn take_all(&self) -> Vec<Work> {
+    pub(crate) fn take_all(&self) -> Vec<SyncWork> {
         let mut queue = self.queue();
-        let mut all: Vec<Work> = queue.now.drain(..).collect();
+        let mut all: Vec<SyncWork> = queue.now.drain(..).collect();
         all.extend(queue.later.drain(..).map(|(_, work)| work));
         queue.postponed_bytes = 0;
         all.extend(queue.postponed.drain(..).map(|(_, _, work)| work));
         all
     }
 
-    /// What is to be done next. None when the log is closed and nothing is left.
-    fn next(&self, shared: &Shared) -> Option<Task> {
+    /// Waits for the next task. None when the log is closed and the queue is empty.
+    fn next(&self, shared: &LogCore) -> Option<SyncTask> {
         let mut queue = self.queue();
         loop {
             let count = queue.now.len().min(TOGETHER_MAX);
-            if count > 1 && shared.together.is_better_for(count) {
+            if count > 1 && shared.file_system_sync.is_better_for(count) {
                 let round = queue.now.drain(..count).collect();
                 if !queue.now.is_empty() {
                     self.wake.notify_one();
                 }
-                return Some(Task::Sync(round));
+                return Some(SyncTask::Sync(round));
             }
             if let Some(work) = queue.now.pop_front() {
-                return Some(Task::Sync(vec![work]));
+                return Some(SyncTask::Sync(vec![work]));
             }
             let now = shared.world.clock.monotonic_micros();
             let closed = queue.closed;
-            let due = |it: &(u64, Work)| it.0 <= now || closed;
+            let due = |it: &(u64, SyncWork)| it.0 <= now || closed;
             if queue.later.iter().any(due) {
                 let (ready, later) = std::mem::take(&mut queue.later).into_iter().partition(due);
                 queue.later = later;
@@ -180,13 +180,13 @@ impl Committer {
             if queue.marks.front().is_some_and(due)
                 && let Some((_, work)) = queue.marks.pop_front()
             {
-                return Some(Task::Mark(work));
+                return Some(SyncTask::Mark(work));
             }
             if queue.postponed.front().is_some_and(|(due_us, ..)| *due_us <= now || closed)
                 && let Some((_, bytes, work)) = queue.postponed.pop_front()
             {
                 queue.postponed_bytes -= bytes;
-                return Some(Task::Sync(vec![work]));
+                return Some(SyncTask::Sync(vec![work]));
             }
             if queue.closed {
                 return None;
@@ -211,26 +211,26 @@ impl Committer {
     }
 }
 
-/// What a sync thread does until the log is closed.
-pub(crate) fn run(shared: &Shared) {
+/// The loop of a sync thread. It ends when the log is closed.
+pub(crate) fn run(shared: &LogCore) {
     while let Some(task) = shared.committer.next(shared) {
         match task {
-            Task::Sync(round) => sync(shared, round),
-            Task::Mark((streamlet, segment)) => mark(&streamlet, &segment),
+            SyncTask::Sync(round) => sync(shared, round),
+            SyncTask::Mark((streamlet, segment)) => mark(&streamlet, &segment),
         }
     }
 }
 
 /// Syncs all these segments, together if that is better.
-pub(crate) fn sync(shared: &Shared, round: Vec<Work>) {
-    let mut left: VecDeque<Work> = round
+pub(crate) fn sync(shared: &LogCore, round: Vec<SyncWork>) {
+    let mut left: VecDeque<SyncWork> = round
         .into_iter()
         .filter(|(streamlet, segment)| !streamlet.is_failed() && !segment.is_retired())
         .collect();
     while !left.is_empty() {
         let count = left.len().min(TOGETHER_MAX);
-        let some: Vec<Work> = left.drain(..count).collect();
-        if count > 1 && shared.together.is_better_for(count) {
+        let some: Vec<SyncWork> = left.drain(..count).collect();
+        if count > 1 && shared.file_system_sync.is_better_for(count) {
             sync_together(shared, some);
         } else {
             some.into_iter().for_each(|work| sync_one(shared, work));
@@ -238,14 +238,14 @@ pub(crate) fn sync(shared: &Shared, round: Vec<Work>) {
     }
 }
 
-fn sync_one(shared: &Shared, work: Work) {
+fn sync_one(shared: &LogCore, work: SyncWork) {
     match work.1.begin_sync(shared) {
-        Ok(job) => sync_alone(shared, work, &job),
+        Ok(job) => sync_file(shared, work, &job),
         Err(error) => refused(&work.0, &work.1, &error),
     }
 }
 
-fn sync_alone(shared: &Shared, (streamlet, segment): Work, job: &SyncJob) {
+fn sync_file(shared: &LogCore, (streamlet, segment): SyncWork, job: &SyncJob) {
     let began_us = shared.world.clock.monotonic_micros();
     let names = |()| {
         if job.name_durable { Ok(()) } else { shared.sync_names(streamlet.folder()) }
@@ -253,7 +253,7 @@ fn sync_alone(shared: &Shared, (streamlet, segment): Work, job: &SyncJob) {
     match job.file.sync().and_then(names) {
         Ok(()) => {
             let took_us = shared.world.clock.monotonic_micros() - began_us;
-            shared.together.one_took(took_us);
+            shared.file_system_sync.record_file_sync(took_us);
             shared.syncs.took(took_us);
             land(shared, streamlet, segment, job);
         }
@@ -263,9 +263,9 @@ fn sync_alone(shared: &Shared, (streamlet, segment): Work, job: &SyncJob) {
 
 /// One sync of the file system for all. If it fails, all of them have failed: which file it was
 /// about is not said.
-fn sync_together(shared: &Shared, round: Vec<Work>) {
+fn sync_together(shared: &LogCore, round: Vec<SyncWork>) {
     let began_us = shared.world.clock.monotonic_micros();
-    let mut jobs: Vec<(Work, SyncJob)> = Vec::with_capacity(round.len());
+    let mut jobs: Vec<(SyncWork, SyncJob)> = Vec::with_capacity(round.len());
     for work in round {
         match work.1.begin_sync(shared) {
             Ok(job) => jobs.push((work, job)),
@@ -275,14 +275,14 @@ fn sync_together(shared: &Shared, round: Vec<Work>) {
     // The sync of the last file by itself is for file systems that write all and leave what is in
     // the drive's own cache there; that of a file never does.
     let last = jobs.last().map(|(_, job)| Arc::clone(&job.file));
-    let Some(outcome) = shared.together.sync() else {
-        jobs.into_iter().for_each(|(work, job)| sync_alone(shared, work, &job));
+    let Some(outcome) = shared.file_system_sync.sync() else {
+        jobs.into_iter().for_each(|(work, job)| sync_file(shared, work, &job));
         return;
     };
     match outcome.and_then(|()| last.map_or(Ok(()), |file| file.sync())) {
         Ok(()) => {
             let took_us = shared.world.clock.monotonic_micros() - began_us;
-            shared.together.all_took(took_us);
+            shared.file_system_sync.record_file_system_sync(took_us);
             shared.syncs.took(took_us);
             for ((streamlet, segment), job) in jobs {
                 land(shared, streamlet, segment, &job);
@@ -305,7 +305,7 @@ fn refused(streamlet: &Streamlet, segment: &Segment, error: &io::Error) {
 }
 
 /// A sync has covered a segment: lets its chunks land, and says so in its mark.
-fn land(shared: &Shared, streamlet: Arc<Streamlet>, segment: Arc<Segment>, job: &SyncJob) {
+fn land(shared: &LogCore, streamlet: Arc<Streamlet>, segment: Arc<Segment>, job: &SyncJob) {
     let synced = segment.end_sync(job);
     streamlet.land(synced.landed);
     streamlet.update_floor();

@@ -1,7 +1,8 @@
-//! What can go wrong, one enum per operation, with what the caller needs to answer.
+//! Errors: one enum per operation, with the data its caller needs for an answer.
 
 use crate::ids::SegmentKey;
 use std::{io, path::PathBuf, sync::Arc};
+use tidemill_types::StreamletIx;
 use tidemill_wire::chunk::ChunkError;
 
 /// Why a log or a stream could not be opened, made, changed or removed.
@@ -12,7 +13,7 @@ pub enum LogError {
     Disk {
         /// Where.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
     /// Another process has this folder open.
@@ -23,7 +24,7 @@ pub enum LogError {
     Damaged {
         /// Which file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// The name is not one a stream may have.
@@ -43,13 +44,13 @@ pub enum LogError {
     Spec {
         /// The stream's name.
         name: String,
-        /// What is wrong, and what is possible.
+        /// The fault, and the values that are possible.
         why: String,
     },
     /// An offset that the streamlet does not have.
     #[error("offset {offset} is not in {start} to {end}")]
     Offset {
-        /// What was asked for.
+        /// The requested offset.
         offset: i64,
         /// The first offset there is.
         start: i64,
@@ -81,9 +82,9 @@ pub enum AppendError {
     /// The disk failed before anything was written. Nothing changed.
     #[error("the disk failed: {0}")]
     Disk(Arc<io::Error>),
-    /// The disk failed while chunks of this streamlet were on their way to it. Chunks that were
-    /// not acknowledged may be there or not; the streamlet takes no more until the log is opened
-    /// again, and goes on serving what is durable.
+    /// The disk failed while chunks of this streamlet were being written. Chunks that were not
+    /// acknowledged may be there or not. The streamlet takes no appends until the log is opened
+    /// again, and goes on serving durable chunks.
     #[error("this streamlet's disk failed and it takes no appends until a restart: {0}")]
     Failed(Arc<str>),
     /// The log was closed or the stream deleted.
@@ -108,14 +109,15 @@ pub enum ReadError {
     /// The offset is before the start or after the end.
     #[error("offset {offset} is not in {start} to {end}")]
     OutOfRange {
-        /// What was asked for.
+        /// The requested offset.
         offset: i64,
         /// The first offset there is.
         start: i64,
         /// The high watermark.
         end: i64,
     },
-    /// Bytes on the disk are not what was written. They are not served; nothing is deleted.
+    /// The bytes on the disk differ from those that were written. They are not served; nothing is
+    /// deleted.
     #[error("{stream}: {key}: damaged at byte {position} of {path}; offset {offset} is not served")]
     Corrupt {
         /// The stream's name.
@@ -137,7 +139,7 @@ pub enum ReadError {
         /// The stream's name.
         stream: Arc<str>,
         /// Which streamlet.
-        streamlet: u32,
+        streamlet: StreamletIx,
         /// The first missing offset.
         from: i64,
         /// The first offset after the gap.
@@ -148,7 +150,7 @@ pub enum ReadError {
     Disk {
         /// Where.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         error: Arc<io::Error>,
     },
 }

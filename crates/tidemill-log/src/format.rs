@@ -1,16 +1,16 @@
 //! The bytes of a segment file.
 //!
 //! ```text
-//!    0 head: who this segment is            ┐
+//!    0 head: identity of the segment        ┐
 //!  512 mark, even    ┐ how far it is        │ one block, each part in a sector of its own
 //! 1024 mark, odd     ┘ durable; sealed?     │ with a checksum of its own
 //! 2048 head again                           ┘
 //! 4096 reference (64 bytes) │ chunk │ zeros to a multiple of 8 │ reference │ chunk │ …
 //! ```
 //!
-//! Own numbers are little-endian; chunks are as producers sent them. A reference's checksum covers
-//! also what is not written in it: stream, streamlet, group, epoch and its place. So bytes of a
-//! file's earlier life, or of another place, never pass for a chunk of this one.
+//! Own numbers are little-endian; chunks are as producers sent them. A reference's checksum also
+//! covers the segment's identity and the reference's position, which are not written in it. So
+//! bytes of an earlier use of the file, or of another position, never pass for a chunk.
 //!
 //! Invariants: no bytes make a reader panic; an epoch is never used twice in a log.
 
@@ -18,6 +18,7 @@ use crate::ids::{SegmentKey, StreamId};
 
 #[cfg(test)]
 mod tests;
+use tidemill_types::{GroupIx, LeaderEpoch, SegmentEpoch, SegmentIx, StreamletIx};
 use tidemill_wire::chunk::{ChunkHead, crc32c};
 
 /// Where the first reference stands.
@@ -35,7 +36,7 @@ const HEAD_FIXED: usize = 64;
 const USED: u32 = 1 << 31;
 const MARK_MAGIC: u32 = u32::from_le_bytes(*b"TMmk");
 const MARK_BYTES: usize = 72;
-/// Who and where, which checksums cover too.
+/// Length of the identity and position that checksums cover.
 const PLACE_BYTES: usize = 48;
 const REF_MAGIC: u32 = u32::from_le_bytes(*b"TMcr");
 
@@ -57,7 +58,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     into
 }
 
-/// Who a segment is, as its file says.
+/// The head of a segment file: the identity of the segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHead {
     pub(crate) key: SegmentKey,
@@ -65,7 +66,7 @@ pub(crate) struct SegmentHead {
     pub(crate) created_us: i64,
     /// The file was another segment before: bytes of that may stand behind the last chunk.
     pub(crate) was_used: bool,
-    /// The stream's name when the file was made: what a person needs to find its place again.
+    /// The stream's name when the file was made, for a person who has to restore the file by hand.
     pub(crate) name: String,
 }
 
@@ -83,10 +84,10 @@ impl SegmentHead {
         let mut out = Vec::with_capacity(512);
         out.extend_from_slice(&HEAD_MAGIC.to_le_bytes());
         out.extend_from_slice(&self.key.stream.0);
-        out.extend_from_slice(&self.key.streamlet.to_le_bytes());
-        out.extend_from_slice(&self.key.index.to_le_bytes());
-        out.extend_from_slice(&self.key.group.to_le_bytes());
-        out.extend_from_slice(&self.key.epoch.to_le_bytes());
+        out.extend_from_slice(&self.key.streamlet.0.to_le_bytes());
+        out.extend_from_slice(&self.key.index.0.to_le_bytes());
+        out.extend_from_slice(&self.key.group.0.to_le_bytes());
+        out.extend_from_slice(&self.key.epoch.0.to_le_bytes());
         out.extend_from_slice(&self.created_us.to_le_bytes());
         // In the other bits, how many backups follow the name: none yet.
         let used = if self.was_used { USED } else { 0 };
@@ -117,10 +118,10 @@ impl SegmentHead {
         Some(Self {
             key: SegmentKey {
                 stream: StreamId(array(bytes, 8)),
-                streamlet: u32_at(bytes, 24),
-                index: u32_at(bytes, 28),
-                group: u64_at(bytes, 32),
-                epoch: u64_at(bytes, 40),
+                streamlet: StreamletIx(u32_at(bytes, 24)),
+                index: SegmentIx(u32_at(bytes, 28)),
+                group: GroupIx(u64_at(bytes, 32)),
+                epoch: SegmentEpoch(u64_at(bytes, 40)),
             },
             created_us: i64_at(bytes, 48),
             was_used: u32_at(bytes, 56) & USED != 0,
@@ -129,9 +130,9 @@ impl SegmentHead {
     }
 }
 
-/// How far a segment was durable when the mark was written.
+/// The durable extent of a segment at the time of the mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct SegmentMark {
     /// Counts marks; the larger of two is the later.
     pub(crate) sequence: u64,
     /// Everything below is durable.
@@ -140,7 +141,7 @@ pub(crate) struct Mark {
     pub(crate) first: i64,
     /// The offset after the last durable chunk.
     pub(crate) end: i64,
-    /// How many of the offsets from `first` to `end` are in this segment.
+    /// The number of offsets from `first` to `end` that are in this segment.
     pub(crate) offsets: i64,
     /// Largest timestamp of a chunk, in milliseconds.
     pub(crate) max_timestamp_ms: i64,
@@ -155,7 +156,7 @@ pub(crate) struct Mark {
     pub(crate) cut: bool,
 }
 
-impl Mark {
+impl SegmentMark {
     /// The bytes, and where in the file they stand.
     pub(crate) fn encode(&self, key: &SegmentKey) -> (u64, [u8; MARK_BYTES]) {
         let mut out = [0; MARK_BYTES];
@@ -218,14 +219,14 @@ impl Mark {
     }
 }
 
-/// What stands before each chunk in a segment.
+/// The reference that precedes each chunk in a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkRef {
     /// Length of the chunk.
     pub(crate) bytes: u32,
     /// The chunk's own CRC-32C.
     pub(crate) crc: u32,
-    pub(crate) leader_epoch: i32,
+    pub(crate) leader_epoch: LeaderEpoch,
     pub(crate) base: i64,
     /// Offset of the last record.
     pub(crate) last: i64,
@@ -243,7 +244,8 @@ impl ChunkRef {
     /// its head are whatever the producer put there.
     pub(crate) fn of(
         head: &ChunkHead,
-        (base, leader_epoch): (i64, i32),
+        base: i64,
+        leader_epoch: LeaderEpoch,
         appended_s: u32,
         durable: u64,
         floor: i64,
@@ -266,7 +268,7 @@ impl ChunkRef {
         out[..4].copy_from_slice(&REF_MAGIC.to_le_bytes());
         out[4..8].copy_from_slice(&self.bytes.to_le_bytes());
         out[8..12].copy_from_slice(&self.crc.to_le_bytes());
-        out[12..16].copy_from_slice(&self.leader_epoch.to_le_bytes());
+        out[12..16].copy_from_slice(&self.leader_epoch.0.to_le_bytes());
         out[16..24].copy_from_slice(&self.base.to_le_bytes());
         out[24..32].copy_from_slice(&self.last.to_le_bytes());
         out[32..40].copy_from_slice(&self.durable.to_le_bytes());
@@ -290,7 +292,7 @@ impl ChunkRef {
         Some(Self {
             bytes: u32_at(bytes, 4),
             crc: u32_at(bytes, 8),
-            leader_epoch: u32_at(bytes, 12).cast_signed(),
+            leader_epoch: LeaderEpoch(u32_at(bytes, 12).cast_signed()),
             base: i64_at(bytes, 16),
             last: i64_at(bytes, 24),
             durable: u64_at(bytes, 32),
@@ -305,25 +307,25 @@ impl ChunkRef {
         entry_bytes(self.bytes as usize)
     }
 
-    /// Whether a chunk is the one this reference was written for.
+    /// True if the chunk is the one that this reference was written for.
     pub(crate) fn accepts(&self, chunk: &[u8]) -> bool {
         tidemill_wire::chunk::verify(chunk).is_ok_and(|head| {
             head.bytes == self.bytes as usize
                 && head.crc == self.crc
                 && head.base_offset == self.base
                 && head.last_offset() == self.last
-                && head.leader_epoch == self.leader_epoch
+                && head.leader_epoch == self.leader_epoch.0
         })
     }
 }
 
-/// What a chunk of so many bytes takes in a segment.
+/// The length in a segment of a chunk of `chunk` bytes, with its reference and padding.
 pub(crate) fn entry_bytes(chunk: usize) -> u64 {
     (REF_BYTES + chunk).next_multiple_of(8) as u64
 }
 
 #[cfg(any(test, fuzzing))]
-impl Mark {
+impl SegmentMark {
     /// Sets the checksum of these bytes right.
     pub(crate) fn seal(bytes: &mut [u8], key: &SegmentKey) {
         let Some(mark) = bytes.get_mut(..MARK_BYTES) else { return };
@@ -342,15 +344,15 @@ impl ChunkRef {
 }
 
 impl SegmentKey {
-    /// CRC-32C over who and where, then the bytes: at most a mark's.
+    /// CRC-32C over the segment's identity, the position and the bytes, which are at most a mark's.
     fn checksum(&self, position: u64, bytes: &[u8]) -> u32 {
         // One pass over one piece: this is done for each chunk that comes or goes.
         let mut covered = [0; PLACE_BYTES + MARK_BYTES];
         covered[..16].copy_from_slice(&self.stream.0);
-        covered[16..20].copy_from_slice(&self.streamlet.to_le_bytes());
-        covered[20..24].copy_from_slice(&self.index.to_le_bytes());
-        covered[24..32].copy_from_slice(&self.group.to_le_bytes());
-        covered[32..40].copy_from_slice(&self.epoch.to_le_bytes());
+        covered[16..20].copy_from_slice(&self.streamlet.0.to_le_bytes());
+        covered[20..24].copy_from_slice(&self.index.0.to_le_bytes());
+        covered[24..32].copy_from_slice(&self.group.0.to_le_bytes());
+        covered[32..40].copy_from_slice(&self.epoch.0.to_le_bytes());
         covered[40..PLACE_BYTES].copy_from_slice(&position.to_le_bytes());
         let end = PLACE_BYTES + bytes.len();
         covered[PLACE_BYTES..end].copy_from_slice(bytes);

@@ -1,13 +1,13 @@
-//! Any bytes as changes to the files of a log, for tests and for the fuzz target `log`.
+//! Arbitrary bytes as changes to the files of a log, for tests and for the fuzz target `log`.
 //!
-//! A change is eight bytes: what is done, to which file, where (2 bytes, big endian), and with what
-//! (4 bytes). Checksums of what is changed in heads, marks, references and metadata are set right, if
-//! that is asked for: else nothing behind them would be read.
+//! A change is eight bytes: an operation, a file, a position (2 bytes, big-endian) and a value (4
+//! bytes). An operation can also repair the checksums of heads, marks, references and metadata, so
+//! that the code behind the checksum is reached.
 
-use crate::format::{ChunkRef, DATA_START, HEAD_COPY, MARKS, Mark, REF_BYTES, SegmentHead};
+use crate::format::{ChunkRef, DATA_START, HEAD_COPY, MARKS, REF_BYTES, SegmentHead, SegmentMark};
 use crate::ids::SegmentKey;
 use crate::{
-    AppendHow, ChunkHead, Fsync, Log, LogOptions, ReadCursor, ReadError, ReadLimit, StreamSpec,
+    AppendOptions, ChunkHead, Fsync, Log, LogOptions, ReadCursor, ReadError, ReadLimit, StreamSpec,
     crc32c,
     records::{ChunkBuilder, Compression, Records},
 };
@@ -70,7 +70,7 @@ fn written() -> &'static Files {
         let stream = log.create("s", spec).expect("there is room");
         let streamlet = stream.streamlet(0).expect("it has one");
         for number in 0..CHUNKS {
-            let append = streamlet.append(&chunk(number), AppendHow::default());
+            let append = streamlet.append(&chunk(number), AppendOptions::default());
             append.expect("there is room").on_durable(Box::new(|it| it.expect("there is room")));
             log.sync();
         }
@@ -99,7 +99,7 @@ fn seal_segment(bytes: &mut [u8], key: &SegmentKey) {
     }
     for at in MARKS {
         if let Some(mark) = bytes.get_mut(at..) {
-            Mark::seal(mark, key);
+            SegmentMark::seal(mark, key);
         }
     }
     let mut at = DATA_START as usize;
@@ -151,11 +151,12 @@ fn change(files: &mut Files, change: &[u8; 8]) -> bool {
     seals
 }
 
-/// The bytes as changes to the files of a log: it is opened or not, and what it serves are whole
-/// chunks in their order. If no checksum was set right, they are those that were written there.
+/// Opens a log whose files were changed by these bytes, and reads all of it. Each chunk that is
+/// served must be whole and in order; if no checksum was repaired, it must be the one that was
+/// written.
 ///
 /// # Panics
-/// One of that is not so.
+/// A chunk that is served is not so.
 pub fn log(bytes: &[u8]) {
     let mut files = written().clone();
     let mut is_damage = true;
@@ -169,7 +170,7 @@ pub fn log(bytes: &[u8]) {
     let Ok(log) = open(&sim) else { return };
     for stream in log.list() {
         for streamlet in stream.streamlets() {
-            let _latest = streamlet.latest_time(i64::MAX);
+            let _latest = streamlet.max_timestamp(i64::MAX);
             let _found = streamlet.offset_for_time(3);
             let (mut cursor, mut offset) = (ReadCursor::default(), streamlet.start_offset());
             for _ in 0..4 * CHUNKS {
@@ -193,7 +194,7 @@ pub fn log(bytes: &[u8]) {
                     Err(_) => break,
                 }
             }
-            let append = streamlet.append(&chunk(1), AppendHow::default());
+            let append = streamlet.append(&chunk(1), AppendOptions::default());
             if let Ok(append) = append {
                 append.on_durable(Box::new(|_| ()));
             }

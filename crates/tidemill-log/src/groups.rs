@@ -1,5 +1,5 @@
 //! Reads of whole groups: many consumers of one application share a streamlet by taking its groups
-//! in turn (`kera.txt` table 5.1, `getNextGroups`).
+//! in turn (KerA, table 6.1, `getNextGroups`).
 //!
 //! ```text
 //!               ┌ consumer 1: group 4 ▣▣▣▣         taken: nobody else gets it
@@ -7,9 +7,9 @@
 //!               └ next_groups ─▶ group 6           the oldest that nobody has
 //! ```
 //!
-//! A group is read in the order in which it was appended, so the chunks of one lane come in order;
-//! between groups there is no order. What a consumer acknowledged is behind for its application;
-//! a group that a consumer lets go goes back, from where it was acknowledged.
+//! A group is read in the order in which it was appended, so the chunks of one producer come in
+//! order; between groups there is no order. A group that a consumer drops goes to the next consumer
+//! of its application, from the acknowledged offset on.
 //!
 //! Invariants: a group has one consumer of an application at a time; only visible chunks are read;
 //! data that are not there are an error, never skipped.
@@ -19,20 +19,21 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, PoisonError},
 };
+use tidemill_types::GroupIx;
 
+mod applications;
 mod cursor;
-mod share;
 
+pub(crate) use applications::Applications;
+pub use applications::GroupProgress;
 pub use cursor::{GroupChunks, GroupCursor};
-pub(crate) use share::Applications;
-pub use share::GroupProgress;
 
 /// The groups of a streamlet, at one moment.
 pub(crate) struct GroupsNow {
     /// All that have a chunk, oldest first, and whether one of its chunks is visible.
-    pub(crate) groups: BTreeMap<u64, bool>,
+    pub(crate) groups: BTreeMap<GroupIx, bool>,
     /// No group below this that is not among them will ever have a chunk.
-    pub(crate) settled_below: u64,
+    pub(crate) complete_below: GroupIx,
 }
 
 impl Streamlet {
@@ -60,15 +61,15 @@ impl Streamlet {
         Ok(taken.into_iter().map(cursor).collect())
     }
 
-    /// What an application has acknowledged, to be kept by the caller; none if it is not known
-    /// here. Groups that consumers hold count as far as they acknowledged them.
+    /// The groups and offsets an application has acknowledged, for the caller to keep. None if the
+    /// application is unknown. Groups that consumers hold count up to their acknowledged offset.
     #[must_use]
     pub fn group_progress(&self, application: &str) -> Option<GroupProgress> {
         let applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
         applications.progress(application)
     }
 
-    /// Lets an application go on where it was, after a restart; in place of what is known of it.
+    /// Sets the progress of an application, after a restart. Any progress it has here is replaced.
     ///
     /// # Errors
     /// Its consumers hold groups now, or there are too many applications.
@@ -95,8 +96,8 @@ impl Streamlet {
     #[must_use]
     pub fn groups_floor(&self) -> Option<i64> {
         let (start, watermark) = {
-            let progress = self.progress();
-            (progress.start(), progress.watermark())
+            let offsets = self.offsets();
+            (offsets.start(), offsets.watermark())
         };
         let applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
         if applications.is_empty() {
@@ -114,29 +115,30 @@ impl Streamlet {
     fn groups_now(&self) -> GroupsNow {
         // In this order: a group whose number was given out before the first look is open at the
         // second, or has its chunks at the third.
-        let mut settled_below = self.next_group();
+        let mut complete_below = self.next_group();
         for group in self.open_groups() {
-            settled_below = settled_below.min(group);
+            complete_below = complete_below.min(group);
         }
         let watermark = self.high_watermark();
         let mut groups = BTreeMap::new();
-        for ((first, _), segment) in self.segments().iter() {
-            *groups.entry(segment.key.group).or_insert(false) |= *first < watermark;
+        for (place, segment) in self.segments().iter() {
+            *groups.entry(segment.key.group).or_insert(false) |= place.first_offset < watermark;
         }
-        GroupsNow { groups, settled_below }
+        GroupsNow { groups, complete_below }
     }
 
-    /// Whether a group gets no more segments.
-    fn is_complete(&self, group: u64) -> bool {
+    /// True if the group gets no more segments.
+    fn is_complete(&self, group: GroupIx) -> bool {
         group < self.next_group() && !self.open_groups().contains(&group)
     }
 
     /// The groups that are appended to.
-    fn open_groups(&self) -> Vec<u64> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let open = slots.iter().filter_map(|slot| {
-            let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            slot.open.as_ref().map(|segment| segment.key.group)
+    fn open_groups(&self) -> Vec<GroupIx> {
+        let active_groups =
+            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let open = active_groups.iter().filter_map(|active| {
+            let active = active.lock().unwrap_or_else(PoisonError::into_inner);
+            active.open.as_ref().map(|segment| segment.key.group)
         });
         open.collect()
     }

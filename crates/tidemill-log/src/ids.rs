@@ -4,6 +4,7 @@
 
 use crate::options::STREAMLETS_MAX;
 use std::{fmt, path::PathBuf};
+use tidemill_types::{GroupIx, Life, SegmentEpoch, SegmentIx, StreamletIx};
 
 /// A stream's id: 128 random bits, made when the stream is, never used again. Written as 32
 /// hexadecimal digits; it is a Kafka topic id as well.
@@ -17,7 +18,7 @@ impl fmt::Display for StreamId {
 }
 
 impl StreamId {
-    /// Reads what `Display` writes.
+    /// Parses the form that `Display` writes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
@@ -34,27 +35,36 @@ const GROUPS_OF_A_LIFE: u64 = 1 << 28;
 /// All groups of all lives are below.
 const GROUPS_END: u64 = (u32::MAX as u64 + 1) * GROUPS_OF_A_LIFE;
 
-/// The first group of a streamlet that is opened in this life. Whoever remembers what was read of
-/// groups remembers numbers; so none is given twice, though nothing of a group may be left on the
-/// disk.
-pub(crate) fn first_group(life: u32) -> u64 {
-    u64::from(life) * GROUPS_OF_A_LIFE
+/// The first group of a streamlet that is opened in this life. Readers remember groups by number, so
+/// no number is given twice, even if no file of the group is left on the disk.
+pub(crate) fn first_group(life: Life) -> GroupIx {
+    GroupIx(u64::from(life.0) * GROUPS_OF_A_LIFE)
 }
 
-/// Which segment of which streamlet. Two files never have the same.
+/// The first epoch of a life: the life is in the upper half, so no life repeats an epoch.
+pub(crate) fn first_epoch(life: Life) -> SegmentEpoch {
+    SegmentEpoch(u64::from(life.0) << 32)
+}
+
+/// The life in which a segment was made, modulo 2³².
+pub(crate) fn life_of(epoch: SegmentEpoch) -> Life {
+    Life((epoch.0 >> 32) as u32)
+}
+
+/// The identity of a segment file. Two files never have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentKey {
     /// The stream.
     pub stream: StreamId,
     /// The streamlet's number, from 0.
-    pub streamlet: u32,
+    pub streamlet: StreamletIx,
     /// The group's number in the streamlet, from 0; it grows, with gaps where the log was opened
     /// again.
-    pub group: u64,
+    pub group: GroupIx,
     /// The segment's number in the group, from 0.
-    pub index: u32,
-    /// Grows with each segment made by this log; says which life of a recycled file this is.
-    pub epoch: u64,
+    pub index: SegmentIx,
+    /// The use of a file: it grows with each segment of this log, so a recycled file has a new one.
+    pub epoch: SegmentEpoch,
 }
 
 impl fmt::Display for SegmentKey {
@@ -66,21 +76,45 @@ impl fmt::Display for SegmentKey {
 impl SegmentKey {
     /// The name of the segment's file in the stream's folder.
     pub(crate) fn file_name(&self) -> PathBuf {
-        PathBuf::from(format!("{:08x}-{:012x}-{:04x}.seg", self.streamlet, self.group, self.index))
+        self.name().file_name()
     }
 
-    /// Streamlet, group and index from a file's name, if there can be such a segment.
-    pub(crate) fn parse_file_name(name: &str) -> Option<(u32, u64, u32)> {
+    /// The part of the identity that the file's name has.
+    pub(crate) fn name(&self) -> SegmentName {
+        SegmentName { streamlet: self.streamlet, group: self.group, index: self.index }
+    }
+}
+
+/// The identity of a segment within its stream, as its file's name has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentName {
+    pub(crate) streamlet: StreamletIx,
+    pub(crate) group: GroupIx,
+    pub(crate) index: SegmentIx,
+}
+
+impl SegmentName {
+    fn file_name(self) -> PathBuf {
+        let (streamlet, group, index) = (self.streamlet.0, self.group.0, self.index.0);
+        PathBuf::from(format!("{streamlet:08x}-{group:012x}-{index:04x}.seg"))
+    }
+
+    /// Reads a file's name. None if no segment can have it.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_suffix(".seg")?.split('-');
         let streamlet = u32::from_str_radix(parts.next()?, 16).ok()?;
         let group = u64::from_str_radix(parts.next()?, 16).ok()?;
         let index = u32::from_str_radix(parts.next()?, 16).ok()?;
         let possible = streamlet < STREAMLETS_MAX && group < GROUPS_END;
-        (parts.next().is_none() && possible).then_some((streamlet, group, index))
+        (parts.next().is_none() && possible).then_some(Self {
+            streamlet: StreamletIx(streamlet),
+            group: GroupIx(group),
+            index: SegmentIx(index),
+        })
     }
 }
 
-/// Whether a stream may have this name: 1 to 249 of `a-z A-Z 0-9 . _ -`, not `.` or `..`.
+/// True if a stream may have this name: 1 to 249 of `a-z A-Z 0-9 . _ -`, not `.` or `..`.
 #[must_use]
 pub fn is_stream_name(name: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');

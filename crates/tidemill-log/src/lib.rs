@@ -24,24 +24,24 @@
 //! log.close();
 //! ```
 //!
-//! A chunk is byte for byte a Kafka `RecordBatch` v2 ([`ChunkHead`]); the log stamps base offset and
-//! leader epoch into its head and never looks at its records. Everything here is synchronous:
+//! A chunk is byte for byte a Kafka `RecordBatch` v2 ([`ChunkHead`]); the log stamps base offset
+//! and leader epoch into its head and never looks at its records. Everything here is synchronous:
 //! callbacks come from sync threads, or from the thread of the call that made them due, with no
 //! lock held that an append or a read takes; they must be quick and not block.
 //!
-//! # What counts
+//! # Acknowledgement
 //!
 //! An append is *acknowledged* and *visible* in the same moment: when the high watermark passes it,
-//! that is, when it and all before it in its streamlet count by the stream's [`Fsync`]. So what
-//! readers see is always a prefix of what was appended, and offsets have no gaps.
+//! that is, when it and all appends before it in its streamlet are as durable as the stream's
+//! [`Fsync`] asks. So readers always see a prefix of the appended chunks, and offsets have no gaps.
 //!
 //! # Invariants
 //!
-//! - What was acknowledged is never lost within the durability chosen, never changed or reordered.
-//! - After a crash a streamlet has a prefix of what was appended, all acknowledged chunks in it.
-//! - Nothing is served whose checksum, place or identity is wrong; damage is an error that names
-//!   stream, segment and byte, and what stands behind it can still be read.
-//! - Nothing is deleted because its metadata are missing: it is left alone and reported.
+//! - Acknowledged chunks are never lost within the durability chosen, never changed or reordered.
+//! - After a crash a streamlet has a prefix of the appended chunks, with all acknowledged ones.
+//! - A chunk with a wrong checksum, position or identity is never served. Damage is an error that
+//!   names stream, segment and byte; chunks behind it can still be read.
+//! - Files without metadata are never deleted; they are left alone and reported.
 //! - Memory: [`LogOptions::memory_bytes`], a block of [`LogOptions::read_ahead_bytes`] (or a chunk,
 //!   if that is longer) for each segment that a cursor is reading from the disk, and about a
 //!   kilobyte for each streamlet and segment.
@@ -51,12 +51,16 @@
 //!
 //! Nothing here reads a clock, opens a file or starts a thread but through [`tidemill_env`].
 //!
-//! Read the modules in this order: `chunk`, `format`, `segment`, `progress`, `streamlet`, `append`,
-//! `commit`, `read`, `recover`, `retention`, `log`. (`kera.txt` ch. 5 and 6, in one node.)
+//! Read the modules in this order: `format`, `segment`, `offset_tracker`, `streamlet`, `append`,
+//! `commit`, `read`, `recover`, `retention`, `log`. (The model is that of KerA, chapters 5 and 6,
+//! within one node.)
 
 mod append;
-mod blocks;
+mod block_pool;
+mod chunk_cache;
 mod commit;
+mod core;
+mod disk_reserve;
 mod error;
 mod format;
 #[cfg(any(test, fuzzing))]
@@ -64,41 +68,39 @@ mod format;
 pub mod fuzzing;
 mod groups;
 mod ids;
-mod latest;
 mod log;
-mod memory;
+mod max_timestamp;
 mod meta;
+mod offset_tracker;
 mod options;
-mod progress;
 mod read;
 mod recover;
 mod report;
-mod reserve;
 mod retention;
 mod segment;
-mod shared;
 mod stream;
 mod streamlet;
 mod sync_figures;
 mod walk;
 
-pub use append::{Append, AppendHow};
+pub use append::{Append, AppendOptions};
 pub use error::{AppendError, GroupError, LogError, ReadError};
 pub use groups::{GroupChunks, GroupCursor, GroupProgress};
 pub use ids::{SegmentKey, StreamId, is_stream_name};
 pub use log::Log;
+pub use offset_tracker::{OnData, OnDurable};
 pub use options::{Fsync, Journal, LogOptions, Retention, StreamSpec};
-pub use progress::{OnData, OnDurable};
-pub use read::{Chunks, FileChunk, ReadCursor, ReadLimit, Served};
+pub use read::{ChunkTime, Chunks, FileChunk, OutgoingChunk, ReadCursor, ReadLimit};
 pub use report::Finding;
 pub use stream::Stream;
-pub use streamlet::{Interest, Streamlet};
+pub use streamlet::{DataSubscription, Streamlet};
 pub use sync_figures::SyncFigures;
+pub use tidemill_types::{GroupIx, LeaderEpoch, SegmentEpoch, SegmentIx, StreamletIx};
 pub use tidemill_wire::chunk::{
     CHUNK_HEAD_BYTES, ChunkError, ChunkHead, Codec, crc32c, stamp, stamp_append_time,
 };
 
-/// What stands in chunks, for those who write and read records here.
+/// The records in chunks, for programs that write and read them here.
 pub mod records {
     pub use tidemill_wire::records::{
         ChunkBuilder, Compression, Header, Headers, Record, RecordRefused, Records, RecordsError,

@@ -2,26 +2,26 @@
 //!
 //! ```text
 //! FOLDER ┬ lock           held while the log is open
-//!        ├ meta           how often it was opened
+//!        ├ meta           the log's life
 //!        ├ streams/ID ┬ meta                name, settings, first offsets
 //!        │            └ STREAMLET-GROUP-SEGMENT.seg
 //!        ├ pool           emptied files, for reuse
-//!        └ aside          copies of what was cut off
+//!        └ aside          copies of chunks that recovery cut off
 //! ```
 //!
 //! Invariant: a folder or file that metadata do not explain is left alone and reported.
 
 use crate::{
     commit,
+    core::{LogCore, at},
+    disk_reserve::DiskReserve,
     error::LogError,
     ids::{StreamId, is_stream_name},
-    options::{Limits, LogOptions, StreamSpec},
-    recover::Finish,
+    options::{LogOptions, StreamLimits, StreamSpec},
+    recover::PendingSyncs,
     report::Finding,
-    reserve::Reserve,
-    retention::{self, Trusted},
+    retention::{self, TrustedClock},
     segment::Segment,
-    shared::{Shared, at},
     stream::Stream,
     streamlet::{StreamCore, Streamlet},
     sync_figures::SyncFigures,
@@ -37,28 +37,28 @@ use std::{
 use tidemill_env::{Thread, World};
 use tidemill_types::Micros;
 
+mod bulk_sync;
 mod create;
 mod delete;
-mod opening;
-mod streams;
-mod together;
+mod startup;
+mod stream_table;
 
-use opening::{Opening, next_life};
-use streams::Streams;
+use startup::{Startup, next_life};
+use stream_table::StreamTable;
 
-struct Inner {
-    shared: Arc<Shared>,
+struct OpenLog {
+    shared: Arc<LogCore>,
     folder: PathBuf,
     streams_folder: PathBuf,
-    streams: RwLock<Streams>,
+    streams: RwLock<StreamTable>,
     /// One change of streams at a time.
     change: Mutex<()>,
     findings: Vec<Finding>,
-    trusted: Mutex<Trusted>,
+    trusted: Mutex<TrustedClock>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
 }
 
-impl Drop for Inner {
+impl Drop for OpenLog {
     fn drop(&mut self) {
         self.shared.close();
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,15 +71,15 @@ impl Drop for Inner {
 
 /// The log of one node. Clones share it.
 #[derive(Clone)]
-pub struct Log(Arc<Inner>);
+pub struct Log(Arc<OpenLog>);
 
 impl Log {
     /// Opens the log in a folder, which is made if it is not there. Closed segments are not read;
-    /// what was open when the log stopped is scanned from its last mark.
+    /// segments that were open when the log stopped are scanned from their last mark.
     ///
     /// # Errors
-    /// Another process has it open, or the disk failed. What is damaged is no error: it is set
-    /// aside or reported when it is read; see [`Self::findings`].
+    /// Another process has it open, or the disk failed. Damage is not an error here: damaged files
+    /// are set aside ([`Self::findings`]) or reported when they are read.
     pub fn open(world: &World, folder: &Path, options: LogOptions) -> Result<Self, LogError> {
         let disk = &*world.disk;
         let streams_folder = folder.join("streams");
@@ -94,17 +94,17 @@ impl Log {
         })?;
         disk.sync_dir(folder).map_err(at(folder))?;
         let mut findings = Vec::new();
-        let reserve = Reserve::new(folder, options.reserve_bytes.0);
+        let reserve = DiskReserve::new(folder, options.reserve_bytes.0);
         let life = next_life(world, (folder, &reserve), &mut findings)?;
         let threads = options.sync_threads;
-        let trusted = Trusted::new(world.clock.wall_micros(), world.clock.monotonic_micros());
-        let shared = Arc::new(Shared::new(world.clone(), options, (pool, reserve), life)?);
+        let trusted = TrustedClock::new(world.clock.wall_micros(), world.clock.monotonic_micros());
+        let shared = Arc::new(LogCore::new(world.clone(), options, (pool, reserve), life)?);
         let aside = folder.join("aside");
         let mut opening =
-            Opening { shared: &shared, aside, finish: Finish::default(), settled: false };
+            Startup { shared: &shared, aside, finish: PendingSyncs::default(), settled: false };
         let streams = opening.streams(&streams_folder, &mut findings)?;
         opening.finish.all(&shared)?;
-        retention::tell_before(opening::segments(&streams));
+        retention::set_before_times(startup::segments(&streams));
         shared.hold(lock);
         let spawn = |index: usize| {
             let shared = Arc::clone(&shared);
@@ -112,11 +112,11 @@ impl Log {
             world.spawn.spawn(&format!("log-sync-{index}"), body)
         };
         let threads = (0..threads).map(spawn).collect();
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(OpenLog {
             shared: Arc::clone(&shared),
             folder: folder.to_owned(),
             streams_folder,
-            streams: RwLock::new(Streams::new(streams)),
+            streams: RwLock::new(StreamTable::new(streams)),
             change: Mutex::new(()),
             findings,
             trusted: Mutex::new(trusted),
@@ -136,7 +136,7 @@ impl Log {
         &self.0.folder
     }
 
-    /// What opening found that someone should look at.
+    /// The findings of the opening that an operator should look at.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.0.findings
@@ -160,7 +160,7 @@ impl Log {
         self.streams().all().cloned().collect()
     }
 
-    fn streams(&self) -> std::sync::RwLockReadGuard<'_, Streams> {
+    fn streams(&self) -> std::sync::RwLockReadGuard<'_, StreamTable> {
         self.0.streams.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -173,7 +173,7 @@ impl Log {
         self.create_one(name, spec)
     }
 
-    /// Whether a stream could be made, as far as that is known without the disk.
+    /// Checks that a stream can be made, without asking the disk.
     ///
     /// # Errors
     /// As those of [`Self::create`], but for the disk's.
@@ -181,7 +181,7 @@ impl Log {
         self.check_new(name, spec, self.streamlet_count())
     }
 
-    /// As [`Self::create`], for one who has the lock of changes.
+    /// As [`Self::create`], for a caller that has the lock of changes.
     fn create_one(&self, name: &str, spec: StreamSpec) -> Result<Arc<Stream>, LogError> {
         self.check_new(name, &spec, self.streamlet_count())?;
         let disk = &*self.0.shared.world.disk;
@@ -190,7 +190,7 @@ impl Log {
         let made = disk.create_dir_all(folder);
         let made = made.and_then(|()| disk.sync_dir(&self.0.streams_folder)).map_err(at(folder));
         if let Err(error) = made.and_then(|()| stream.apply(spec, true)) {
-            self.give_up(&stream);
+            self.discard(&stream);
             return Err(error);
         }
         Ok(self.add(stream))
@@ -200,7 +200,7 @@ impl Log {
     fn new_stream(&self, name: &str, spec: &StreamSpec) -> Stream {
         let shared = &self.0.shared;
         // An epoch is never used twice, so these numbers are not either.
-        let mut random = shared.world.random(shared.next_epoch());
+        let mut random = shared.world.random(shared.next_epoch().0);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&random.next().to_be_bytes());
         id[8..].copy_from_slice(&random.next().to_be_bytes());
@@ -210,7 +210,7 @@ impl Log {
             id,
             name: Arc::from(name),
             folder,
-            limits: Limits::of(spec),
+            limits: StreamLimits::of(spec),
             spec: RwLock::new(spec.clone()),
             starts: Mutex::default(),
             deleted: AtomicBool::new(false),
@@ -268,8 +268,8 @@ impl Log {
     }
 
     /// Changes a stream's settings, and adds streamlets if there are more. Appends do not wait for
-    /// it. When it returns, what it says of durability holds: with [`crate::Fsync::Always`] all that
-    /// was acknowledged before is on the disk, unless that failed or there are no sync threads.
+    /// it. When it returns, the new [`crate::Fsync`] holds for earlier chunks too: with `Always`
+    /// all acknowledged chunks are on the disk, unless a sync failed or there are no sync threads.
     ///
     /// # Errors
     /// There is no such stream, a setting is impossible, or the disk failed: then nothing changed.
@@ -294,7 +294,7 @@ impl Log {
             trusted.now(now.0, monotonic_us)
         };
         if now.is_sure {
-            self.0.shared.set_back(now.clock_s);
+            self.0.shared.lower_newest_time(now.clock_s);
         }
         self.0.shared.blocks.trim();
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
@@ -303,7 +303,7 @@ impl Log {
         outcomes.into_iter().sum()
     }
 
-    /// Syncs all that waits for it, on this thread: what sync threads do otherwise.
+    /// Syncs everything in the queue on this thread, in place of the sync threads.
     pub fn sync(&self) {
         loop {
             let work = self.0.shared.committer.take_all();
@@ -320,10 +320,10 @@ impl Log {
         (self.0.shared.memory.bytes(), self.0.shared.pool_bytes())
     }
 
-    /// How often starts of streamlets have moved since the log was opened: who has seen all starts
-    /// need not look again as long as this stays.
+    /// A count of the moves of streamlets' starts since the log was opened. While it stays the
+    /// same, no start has moved.
     #[must_use]
-    pub fn moves_of_starts(&self) -> u64 {
+    pub fn start_moves(&self) -> u64 {
         self.0.shared.moves.load(Ordering::SeqCst)
     }
 
@@ -333,8 +333,8 @@ impl Log {
         self.0.shared.syncs.figures()
     }
 
-    /// Ends the log: takes no more appends, syncs and seals what is open, ends the threads. Opening
-    /// it again then scans nothing. Without it, opening scans the ends of what was open.
+    /// Ends the log: takes no more appends, syncs and seals open segments, ends the threads. The
+    /// next opening then scans nothing; without a close it scans the ends of open segments.
     pub fn close(&self) {
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.shared.close();
@@ -354,9 +354,10 @@ impl Log {
 impl Streamlet {
     /// Ends all open segments.
     fn seal_all(self: &Arc<Self>) {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
-        for slot in slots {
-            let open = slot.lock().unwrap_or_else(PoisonError::into_inner).open.take();
+        let active_groups =
+            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for active in active_groups {
+            let open = active.lock().unwrap_or_else(PoisonError::into_inner).open.take();
             if let Some(segment) = open {
                 // Space that was reserved and not used; without this it is merely taken.
                 let written = segment.state().written;
@@ -369,10 +370,11 @@ impl Streamlet {
 
     /// Takes out all segments, the open ones too, of a streamlet that takes no more appends.
     fn take_all(&self) -> Vec<Arc<Segment>> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let open = slots
+        let active_groups =
+            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let open = active_groups
             .iter()
-            .filter_map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).open.take());
+            .filter_map(|active| active.lock().unwrap_or_else(PoisonError::into_inner).open.take());
         let open: Vec<_> = open.collect();
         let (places, mut all): (Vec<_>, Vec<_>) =
             self.segments().iter().map(|(place, it)| (*place, Arc::clone(it))).unzip();

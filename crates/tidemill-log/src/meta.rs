@@ -8,7 +8,7 @@
 //! Written under a new name, synced, and renamed; the one before stays as `NAME.old`. Invariant: a
 //! damaged file is an error, never taken for an absent one.
 
-use crate::{error::LogError, ids::StreamId, options::StreamSpec, shared::at};
+use crate::{core::at, error::LogError, ids::StreamId, options::StreamSpec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
@@ -16,28 +16,29 @@ use std::{
     path::{Path, PathBuf},
 };
 use tidemill_env::Disk;
+use tidemill_types::{Life, StreamletIx};
 use tidemill_wire::chunk::crc32c;
 
 /// The file of metadata in each folder that has one.
 pub(crate) const META: &str = "meta";
 const TITLE: &str = "tidemill-meta 1 crc32c=";
 
-/// What a log knows of itself.
+/// The metadata of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogMeta {
-    /// How often the log was opened.
-    pub(crate) life: u32,
+    /// The life of the log: the number of times it was opened.
+    pub(crate) life: Life,
 }
 
-/// What a log knows of a stream.
+/// The metadata of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StreamMeta {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) spec: StreamSpec,
     /// First offsets of streamlets that do not begin at 0.
-    pub(crate) starts: BTreeMap<u32, i64>,
-    /// The stream is gone; what is left of its files goes too.
+    pub(crate) starts: BTreeMap<StreamletIx, i64>,
+    /// The stream is deleted; its remaining files are to be removed.
     pub(crate) deleted: bool,
 }
 
@@ -121,8 +122,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(json).map_err(|error| format!("it cannot be read: {error}"))
 }
 
-/// Reads the metadata of a folder; none if there are none. What a write that failed left is put in
-/// force, durably, if it is whole.
+/// Reads the metadata of a folder; none if there are none. Whole metadata of a write that was cut
+/// short are put in force, durably.
 pub(crate) fn read<T: Serialize + DeserializeOwned>(
     disk: &dyn Disk,
     folder: &Path,

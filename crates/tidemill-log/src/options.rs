@@ -18,24 +18,24 @@ pub enum Fsync {
     /// loses nothing that was acknowledged.
     #[default]
     Always,
-    /// When it is written; files are synced this often. A power failure loses at most what was
+    /// When it is written; files are synced this often. A power failure loses at most the chunks
     /// acknowledged in the last such span; the end of the process loses nothing.
     Every(Span),
     /// When it is written; a segment is synced once, when it is full. A power failure may lose
-    /// what was acknowledged since; the end of the process loses nothing.
+    /// chunks acknowledged since then; the end of the process loses nothing.
     Os,
 }
 
-/// How bytes get into segment files.
+/// The way bytes get into segment files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Journal {
     /// By positioned writes: a call of the system for each chunk; each error comes back.
     #[default]
     Write,
-    /// Through memory maps of reserved files: a copy, and no call. Pages are brought in ahead of
-    /// the writes, and errors of the disk are told there, and by syncs; but one that comes when a
-    /// page is written to later, after it was synced, ends the process (`SIGBUS`). What was
-    /// acknowledged is as safe as ever. Not for file systems that copy on write (Btrfs).
+    /// Through memory maps of reserved files: a copy, and no system call. Pages are faulted in
+    /// ahead of the writes, which reports errors of the disk, as syncs do. But an error at a later
+    /// write to a page that was synced ends the process (`SIGBUS`). Acknowledged chunks are as safe
+    /// as ever. Not for file systems that copy on write (Btrfs).
     Map,
 }
 
@@ -44,20 +44,20 @@ pub enum Journal {
 pub struct LogOptions {
     /// For streams that do not say otherwise. Default: always.
     pub fsync: Fsync,
-    /// How segments are written. Default: positioned writes. It can be changed between two
+    /// The way segments are written. Default: positioned writes. It can change between two
     /// openings; the files are the same.
     pub journal: Journal,
-    /// Threads that sync files. Default 2. With 0 the log has no threads, and whoever owns it
-    /// calls [`crate::Log::sync`]: for tests and simulations.
+    /// Threads that sync files. Default 2. With 0 the log has no threads, and its owner calls
+    /// [`crate::Log::sync`]: for tests and simulations.
     pub sync_threads: usize,
-    /// From so many segments on that wait for a sync, they are synced by one call for the whole
-    /// file system, if that is faster. It writes what other programs left unsynced on it, too.
+    /// The number of waiting segments from which one sync of the whole file system may replace one
+    /// sync each, if it is faster. That sync writes the unsynced data of other programs too.
     /// Default 4; 0: never.
     pub sync_together_min: usize,
     /// Appended bytes kept in memory for readers, over all streams. Default 256 MiB. With 0
     /// appends are not copied, and readers read files.
     pub memory_bytes: ByteSize,
-    /// How much a reader of older data reads at once. Default 256 KiB.
+    /// The length of one read of older data. Default 256 KiB.
     pub read_ahead_bytes: ByteSize,
     /// Emptied segment files kept for reuse. Default 256 MiB.
     pub recycled_bytes: ByteSize,
@@ -65,10 +65,9 @@ pub struct LogOptions {
     pub group_segments: u32,
     /// Streamlets over all streams; more are refused. Default 100,000.
     pub streamlets_max: u32,
-    /// Kept on the disk for what makes room there when it is full. Default 0: nothing is.
+    /// Disk space reserved for deletions on a full disk. Default 0: none.
     pub reserve_bytes: ByteSize,
-    /// Of streams that do not say otherwise, for those who make them. Its settings by name are not
-    /// looked at.
+    /// Settings of new streams, for callers that create them. Its `settings` by name are ignored.
     pub defaults: StreamSpec,
 }
 
@@ -90,7 +89,7 @@ impl Default for LogOptions {
     }
 }
 
-/// How long data stay. The start of a streamlet moves by whole segments.
+/// The limits of a stream's age and size. The start of a streamlet moves by whole segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
     /// Data go this long after they were appended (by this machine's clock, whatever timestamps
@@ -111,7 +110,7 @@ impl Default for Retention {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StreamSpec {
-    /// How many streamlets; 1 to 100,000. Default 1.
+    /// The number of streamlets; 1 to 100,000. Default 1.
     pub streamlets: u32,
     /// Groups of a streamlet that are appended to at once; 1 to 64. Default 1.
     pub active_groups: u32,
@@ -120,14 +119,14 @@ pub struct StreamSpec {
     pub segment_bytes: ByteSize,
     /// The largest chunk that is taken, to 1 GiB. Default 1 MiB and 12 bytes, as in Kafka.
     pub max_chunk_bytes: ByteSize,
-    /// How long data stay.
+    /// The limits of age and size.
     pub retention: Retention,
-    /// What was last said of each key is wanted for ever: retention is off, and all stays until
+    /// The last record of each key must stay: retention is off, and all records stay until
     /// compaction is there. Default false.
     pub compacted: bool,
     /// When an append counts; none: as the log's options say.
     pub fsync: Option<Fsync>,
-    /// Settings of those who serve the log, by name; the log keeps them and does not look at them.
+    /// Settings of the log's users, by name; the log keeps them and does not look at them.
     pub settings: BTreeMap<String, String>,
 }
 
@@ -147,7 +146,7 @@ impl Default for StreamSpec {
 }
 
 impl StreamSpec {
-    /// What is wrong with these settings, if anything is.
+    /// The first setting that is out of bounds, as a message.
     pub(crate) fn problem(&self) -> Option<String> {
         let within = |what: &str, value: u64, low: u64, high: u64| {
             let outside = value < low || value > high;
@@ -165,8 +164,8 @@ impl StreamSpec {
     }
 }
 
-/// What each append needs of a stream's settings, without a lock. A change is seen piece by piece.
-pub(crate) struct Limits {
+/// The settings that each append reads, without a lock. A change is seen field by field.
+pub(crate) struct StreamLimits {
     max_chunk_bytes: AtomicU64,
     segment_bytes: AtomicU64,
     /// Microseconds between syncs; or one of the three below.
@@ -177,7 +176,7 @@ const ALWAYS: i64 = 0;
 const OS: i64 = -1;
 const AS_THE_LOG: i64 = -2;
 
-impl Limits {
+impl StreamLimits {
     pub(crate) fn of(spec: &StreamSpec) -> Self {
         let limits = Self {
             max_chunk_bytes: AtomicU64::new(0),

@@ -1,18 +1,22 @@
 //! Reading: the groups of a streamlet merged by offset, each chunk as it was stored.
 //!
-//! A cursor has one lane per segment that overlaps its offset, and each lane remembers where it
-//! stands. Offsets have no gaps, so at every step exactly one lane has the next offset:
+//! A cursor has one reader per segment that overlaps its offset, and each reader remembers where it
+//! stands. Offsets have no gaps, so at every step exactly one reader has the next offset:
 //!
 //! ```text
-//! lane a: [0..4] [9..9]            next is 5: lane b has it.
-//! lane b:        [5..8] [10..12]   nobody has it: it is damaged in some lane, or missing.
+//! reader a: [0..4] [9..9]            next is 5: reader b has it.
+//! reader b:        [5..8] [10..12]   nobody has it: it is damaged in some reader, or missing.
 //! ```
 //!
 //! Invariants: nothing at or above the high watermark is served; nothing is served whose
 //! reference or checksum is wrong; data that are not there are an error, never skipped.
 
 use crate::{
-    error::ReadError, format::DATA_START, ids::StreamId, segment::Segment, streamlet::Streamlet,
+    error::ReadError,
+    format::{ChunkRef, DATA_START},
+    ids::StreamId,
+    segment::Segment,
+    streamlet::{SegmentPlace, Streamlet},
     walk::Walker,
 };
 use bytes::Bytes;
@@ -21,19 +25,20 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
     sync::Arc,
 };
+use tidemill_types::StreamletIx;
 
-mod lane;
-mod served;
+mod outgoing_chunk;
+mod segment_reader;
 
-use lane::{FILE_BYTES_MIN, SEEK_BYTES};
-pub(crate) use lane::{Head, How, Lane};
-pub use served::{FileChunk, Served};
-use served::{Form, Place};
+use outgoing_chunk::{ChunkForm, ChunkPlace};
+pub use outgoing_chunk::{FileChunk, OutgoingChunk};
+pub(crate) use segment_reader::{EntryState, ReadMode, SegmentReader};
+use segment_reader::{FILE_BYTES_MIN, SEEK_BYTES};
 
 /// A reader that sends reads at least so much ahead, in bytes.
 const AHEAD_BYTES_MIN: usize = 64 << 10;
 
-/// How much to read.
+/// The bounds of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimit {
     /// Stop before the chunks are longer than this, in bytes.
@@ -50,7 +55,7 @@ impl Default for ReadLimit {
     }
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Debug)]
 pub struct Chunks<C = Bytes> {
     /// Chunks in the order of their offsets, without gaps. The first may begin before the offset
@@ -64,30 +69,46 @@ pub struct Chunks<C = Bytes> {
     pub start_offset: i64,
 }
 
+/// The offset of a chunk, and its largest timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChunkTime {
+    /// The chunk's base offset, or the first offset that was asked for if the chunk begins before.
+    pub offset: i64,
+    /// The largest timestamp of the chunk's records, in milliseconds since 1970.
+    pub max_timestamp_ms: i64,
+}
+
+impl ChunkTime {
+    pub(crate) fn of(reference: &ChunkRef, start: i64) -> Self {
+        let max_timestamp_ms = reference.max_timestamp_ms;
+        Self { offset: reference.base.max(start), max_timestamp_ms }
+    }
+}
+
 /// Where a reader of one streamlet stopped. Going on there looks nothing up.
 #[derive(Default)]
 pub struct ReadCursor {
-    of: Option<(StreamId, u32)>,
+    of: Option<(StreamId, StreamletIx)>,
     next: i64,
-    lanes: Vec<Lane>,
-    /// Segments up to this one have a lane, or are behind.
-    seen: Option<(i64, u64)>,
+    readers: Vec<SegmentReader>,
+    /// Segments up to this one have a reader, or are behind.
+    seen: Option<SegmentPlace>,
 }
 
 /// Why a read stopped.
-enum Stop {
+enum ReadStop {
     /// The segment's file was given away: the start has moved.
     Retired,
     Error(ReadError),
 }
 
 impl ReadCursor {
-    /// Makes lanes for the segments that overlap `offset`.
+    /// Makes readers for the segments that overlap `offset`.
     fn seek(&mut self, streamlet: &Streamlet, offset: i64) {
         self.of = Some((streamlet.stream.id, streamlet.index));
         self.next = offset;
         let segments = streamlet.segments();
-        let before = segments.range(..(offset, u64::MAX));
+        let before = segments.range(..SegmentPlace::behind(offset));
         self.seen = before.clone().next_back().map(|(place, _)| *place);
         // An unsealed segment at its end may get the next offset.
         let overlaps = |it: &Arc<Segment>| {
@@ -95,72 +116,82 @@ impl ReadCursor {
             state.end > offset || !state.sealed
         };
         let overlapping = before.map(|(_, segment)| segment).filter(|it| overlaps(it));
-        self.lanes = overlapping.map(|it| Lane::new(Arc::clone(it))).collect();
+        self.readers = overlapping.map(|it| SegmentReader::new(Arc::clone(it))).collect();
     }
 
-    /// Makes lanes for segments that begin at or before the next offset.
-    fn add_lanes(&mut self, streamlet: &Streamlet) {
+    /// Makes readers for segments that begin at or before the next offset.
+    fn add_readers(&mut self, streamlet: &Streamlet) {
         let from = self.seen.map_or(Unbounded, Excluded);
         let segments = streamlet.segments();
         for (place, segment) in segments.range((from, Unbounded)) {
-            if place.0 > self.next {
+            if place.first_offset > self.next {
                 break;
             }
             self.seen = Some(*place);
-            self.lanes.push(Lane::new(Arc::clone(segment)));
+            self.readers.push(SegmentReader::new(Arc::clone(segment)));
         }
     }
 
-    /// The lane that has the next offset.
-    fn find(&mut self, streamlet: &Streamlet, bound: i64, how: How) -> Result<usize, Stop> {
-        // Segments that came since matter only once the lanes there are do not have it.
+    /// The reader that has the next offset.
+    fn find(
+        &mut self,
+        streamlet: &Streamlet,
+        bound: i64,
+        how: ReadMode,
+    ) -> Result<usize, ReadStop> {
+        // Segments that came since matter only once the readers there are do not have it.
         if let Some(found) = self.look(streamlet, how)? {
             return Ok(found);
         }
-        self.add_lanes(streamlet);
+        self.add_readers(streamlet);
         if let Some(found) = self.look(streamlet, how)? {
             return Ok(found);
         }
-        if self.lanes.iter().any(|lane| lane.segment.is_retired()) {
-            return Err(Stop::Retired);
+        if self.readers.iter().any(|reader| reader.segment.is_retired()) {
+            return Err(ReadStop::Retired);
         }
-        Err(Stop::Error(self.nobody(streamlet, bound)))
+        Err(ReadStop::Error(self.gap_error(streamlet, bound)))
     }
 
-    /// Brings all lanes to the next offset and drops those that have ended: the lane that has it.
-    fn look(&mut self, streamlet: &Streamlet, how: How) -> Result<Option<usize>, Stop> {
+    /// Brings all readers to the next offset and drops those that have ended: the reader that has it.
+    fn look(&mut self, streamlet: &Streamlet, how: ReadMode) -> Result<Option<usize>, ReadStop> {
         let mut index = 0;
-        while let Some(lane) = self.lanes.get_mut(index) {
-            match lane.skip(streamlet, self.next, how) {
+        while let Some(reader) = self.readers.get_mut(index) {
+            match reader.skip(streamlet, self.next, how) {
                 Ok(true) => index += 1,
-                Ok(false) => drop(self.lanes.swap_remove(index)),
-                Err(_) if lane.segment.is_retired() => return Err(Stop::Retired),
-                Err(error) => return Err(Stop::Error(lost(&lane.segment, error))),
+                Ok(false) => drop(self.readers.swap_remove(index)),
+                Err(_) if reader.segment.is_retired() => return Err(ReadStop::Retired),
+                Err(error) => return Err(ReadStop::Error(lost(&reader.segment, error))),
             }
         }
         let next = self.next;
-        let has = |lane: &Lane| matches!(&lane.head, Some(Head::Good(it, _)) if it.base <= next);
-        Ok(self.lanes.iter().position(has))
+        let has = |reader: &SegmentReader| matches!(&reader.head, Some(EntryState::Good(it, _)) if it.base <= next);
+        Ok(self.readers.iter().position(has))
     }
 
-    /// Nobody has the next offset, though it is below the watermark: what is to be said.
-    fn nobody(&self, streamlet: &Streamlet, bound: i64) -> ReadError {
-        let bases = self.lanes.iter().filter_map(|lane| match &lane.head {
-            Some(Head::Good(reference, _) | Head::Bad(Some((_, reference)))) => {
+    /// The error of a read at an offset below the watermark that no segment has.
+    fn gap_error(&self, streamlet: &Streamlet, bound: i64) -> ReadError {
+        let bases = self.readers.iter().filter_map(|reader| match &reader.head {
+            Some(EntryState::Good(reference, _) | EntryState::Bad(Some((_, reference)))) => {
                 Some(reference.base)
             }
             _ => None,
         });
         let from = self.seen.map_or(Unbounded, Excluded);
-        let later = streamlet.segments().range((from, Unbounded)).next().map(|(place, _)| place.0);
+        let later = streamlet
+            .segments()
+            .range((from, Unbounded))
+            .next()
+            .map(|(place, _)| place.first_offset);
         let next = bases.chain(later).min();
-        let bad = self.lanes.iter().find(|lane| matches!(lane.head, Some(Head::Bad(_))));
+        let bad =
+            self.readers.iter().find(|reader| matches!(reader.head, Some(EntryState::Bad(_))));
         match bad {
-            Some(lane) => ReadError::Corrupt {
+            Some(reader) => ReadError::Corrupt {
                 stream: Arc::clone(&streamlet.stream.name),
-                key: lane.segment.key,
-                path: lane.segment.path.clone(),
-                position: lane.position,
+                key: reader.segment.key,
+                path: reader.segment.path.clone(),
+                position: reader.position,
                 offset: self.next,
                 next,
             },
@@ -182,11 +213,11 @@ impl Streamlet {
     /// Reads chunks from `offset` on. If `cursor` stopped there, it goes on; else it looks the
     /// offset up. A new cursor is as good as any.
     ///
-    /// At or above the high watermark there is nothing to read, and no error up to the end.
+    /// From the high watermark up to the end offset there is nothing to read, and no error.
     ///
     /// # Errors
-    /// The offset is out of range, or what stands there is damaged, missing or unreadable. If
-    /// some chunks before that are good, they are returned first.
+    /// The offset is out of range, or its chunk is damaged, missing or unreadable. Good chunks
+    /// before a bad one are returned first.
     pub fn read(
         &self,
         cursor: &mut ReadCursor,
@@ -196,8 +227,8 @@ impl Streamlet {
         self.read_as(cursor, offset, limit)
     }
 
-    /// As [`Self::read`], for somebody who sends the chunks on: long ones are not given as bytes but
-    /// as places in their file, to be read and checked when they are sent.
+    /// As [`Self::read`], for a caller that sends the chunks on. Long chunks come as positions in
+    /// their file; they are read and checked when they are sent.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -206,11 +237,11 @@ impl Streamlet {
         cursor: &mut ReadCursor,
         offset: i64,
         limit: ReadLimit,
-    ) -> Result<Chunks<Served>, ReadError> {
+    ) -> Result<Chunks<OutgoingChunk>, ReadError> {
         self.read_as(cursor, offset, limit)
     }
 
-    fn read_as<C: Form>(
+    fn read_as<C: ChunkForm>(
         &self,
         cursor: &mut ReadCursor,
         offset: i64,
@@ -218,8 +249,8 @@ impl Streamlet {
     ) -> Result<Chunks<C>, ReadError> {
         loop {
             let (start, watermark, end) = {
-                let progress = self.progress();
-                (progress.start(), progress.watermark(), progress.next())
+                let offsets = self.offsets();
+                (offsets.start(), offsets.watermark(), offsets.next())
             };
             if offset < start || offset > end {
                 return Err(ReadError::OutOfRange { offset, start, end: watermark });
@@ -232,50 +263,50 @@ impl Streamlet {
             };
             match self.read_into(cursor, &mut found, limit) {
                 Ok(()) => return Ok(found),
-                Err(Stop::Error(error)) => {
+                Err(ReadStop::Error(error)) => {
                     *cursor = ReadCursor::default();
                     if found.chunks.is_empty() {
                         return Err(error);
                     }
                     return Ok(found);
                 }
-                Err(Stop::Retired) => *cursor = ReadCursor::default(),
+                Err(ReadStop::Retired) => *cursor = ReadCursor::default(),
             }
         }
     }
 
-    fn read_into<C: Form>(
+    fn read_into<C: ChunkForm>(
         &self,
         cursor: &mut ReadCursor,
         found: &mut Chunks<C>,
         limit: ReadLimit,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ReadStop> {
         let bound = found.high_watermark.min(limit.below);
         if found.next_offset >= bound {
             return Ok(());
         }
         if cursor.of != Some((self.stream.id, self.index)) || cursor.next != found.next_offset {
             cursor.seek(self, found.next_offset);
-            for lane in &mut cursor.lanes {
-                lane.seek(self, found.next_offset).map_err(|error| {
-                    if lane.segment.is_retired() {
-                        Stop::Retired
+            for reader in &mut cursor.readers {
+                reader.seek(self, found.next_offset).map_err(|error| {
+                    if reader.segment.is_retired() {
+                        ReadStop::Retired
                     } else {
-                        Stop::Error(lost(&lane.segment, error))
+                        ReadStop::Error(lost(&reader.segment, error))
                     }
                 })?;
             }
         }
         let mut bytes = 0;
-        let mut how = How { sends: C::IS_TO_SEND, ..How::default() };
+        let mut how = ReadMode { sends: C::IS_TO_SEND, ..ReadMode::default() };
         while cursor.next < bound {
             if C::IS_TO_SEND {
                 let left = limit.max_bytes.saturating_sub(bytes).max(AHEAD_BYTES_MIN);
                 how.ahead_max = left as u64;
             }
             let index = cursor.find(self, bound, how)?;
-            let lane = &cursor.lanes[index];
-            let Some(Head::Good(reference, chunk)) = &lane.head else { break };
+            let reader = &cursor.readers[index];
+            let Some(EntryState::Good(reference, chunk)) = &reader.head else { break };
             let length = reference.bytes as usize;
             let room = bytes + length <= limit.max_bytes
                 || (limit.at_least_one && found.chunks.is_empty());
@@ -283,69 +314,68 @@ impl Streamlet {
                 break;
             }
             let stream = &self.stream.name;
-            let place = Place { lane, stream, position: lane.position, reference };
-            found.chunks.push(C::of(chunk.as_ref(), &place).ok_or(Stop::Retired)?);
+            let place = ChunkPlace { reader, stream, position: reader.position, reference };
+            found.chunks.push(C::of(chunk.as_ref(), &place).ok_or(ReadStop::Retired)?);
             bytes += length;
             cursor.next = reference.last + 1;
-            let position = lane.position + reference.entry_bytes();
-            let lane = &mut cursor.lanes[index];
-            lane.go(position);
-            // While its chunks follow each other, no other lane needs to be looked at.
+            let position = reader.position + reference.entry_bytes();
+            let reader = &mut cursor.readers[index];
+            reader.go(position);
+            // While its chunks follow each other, no other reader needs to be looked at.
             let most = limit.max_bytes.saturating_sub(bytes);
-            let run = lane.segment.recent_run(lane.position, cursor.next, bound, most);
+            let run = reader.segment.recent_run(reader.position, cursor.next, bound, most);
             if let Some(run) = run {
                 bytes += run.bytes;
                 cursor.next = run.next;
                 for (position, reference, chunk) in &run.chunks {
-                    let place = Place { lane, stream, position: *position, reference };
-                    found.chunks.push(C::of(Some(chunk), &place).ok_or(Stop::Retired)?);
+                    let place = ChunkPlace { reader, stream, position: *position, reference };
+                    found.chunks.push(C::of(Some(chunk), &place).ok_or(ReadStop::Retired)?);
                 }
-                lane.go(run.position);
+                reader.go(run.position);
             }
             found.next_offset = cursor.next;
         }
         // A walker's block is memory that a waiting reader would hold.
         if cursor.next >= bound {
-            cursor.lanes.iter_mut().for_each(Lane::close);
+            cursor.readers.iter_mut().for_each(SegmentReader::close);
         } else if C::IS_TO_SEND {
             // Many readers that are not done would hold much that they hardly use.
-            cursor.lanes.iter_mut().for_each(Lane::let_go);
+            cursor.readers.iter_mut().for_each(SegmentReader::release_block);
         }
         Ok(())
     }
 
-    /// The base offset and the largest timestamp of the first visible chunk, by offset, with a
-    /// timestamp of at least `timestamp_ms`; none if there is none. Which record in the chunk it
-    /// is, the log does not know.
+    /// The first visible chunk, by offset, with a timestamp of at least `timestamp_ms`; none if
+    /// there is none. The log does not know which of the chunk's records has the timestamp.
     ///
     /// # Errors
-    /// What stands there is damaged or unreadable.
-    pub fn offset_for_time(&self, timestamp_ms: i64) -> Result<Option<(i64, i64)>, ReadError> {
+    /// A chunk's reference is damaged or unreadable.
+    pub fn offset_for_time(&self, timestamp_ms: i64) -> Result<Option<ChunkTime>, ReadError> {
         self.offset_for_time_from(timestamp_ms, i64::MIN)
     }
 
-    /// As [`Self::offset_for_time`], among chunks that end at `from` or after it: of one that
-    /// begins before that, `from` is given for its base offset.
+    /// As [`Self::offset_for_time`], among chunks that end at `from` or after it. The offset is at
+    /// least `from`.
     ///
     /// # Errors
-    /// What stands there is damaged or unreadable.
+    /// A chunk's reference is damaged or unreadable.
     pub fn offset_for_time_from(
         &self,
         timestamp_ms: i64,
         from: i64,
-    ) -> Result<Option<(i64, i64)>, ReadError> {
+    ) -> Result<Option<ChunkTime>, ReadError> {
         let (start, watermark) = {
-            let progress = self.progress();
-            (progress.start().max(from), progress.watermark())
+            let offsets = self.offsets();
+            (offsets.start().max(from), offsets.watermark())
         };
         let segments: Vec<Arc<Segment>> = self.segments().values().cloned().collect();
-        let mut best: Option<(i64, i64)> = None;
+        let mut best: Option<ChunkTime> = None;
         for segment in segments {
             let (first, end, latest) = {
                 let state = segment.state();
                 (state.first, state.end, state.max_timestamp_ms)
             };
-            if best.is_some_and(|(base, _)| first > base) || first >= watermark {
+            if best.is_some_and(|it| first > it.offset) || first >= watermark {
                 break;
             }
             if end <= start || latest < timestamp_ms {
@@ -356,7 +386,7 @@ impl Streamlet {
                 Err(_) if segment.is_retired() => continue,
                 other => other.map_err(|error| lost(&segment, error))?,
             };
-            let hit = hit.filter(|(base, _)| *base < watermark);
+            let hit = hit.filter(|it| it.offset < watermark);
             best = [best, hit].into_iter().flatten().min();
         }
         Ok(best)
@@ -368,7 +398,7 @@ impl Streamlet {
         segment: &Arc<Segment>,
         timestamp_ms: i64,
         start: i64,
-    ) -> io::Result<Option<(i64, i64)>> {
+    ) -> io::Result<Option<ChunkTime>> {
         let written = segment.state().written;
         let file = segment.reader(&*self.shared.world.disk)?;
         let mut walker = Walker::new(file, segment.key, SEEK_BYTES)?;
@@ -381,7 +411,7 @@ impl Streamlet {
             };
             let Some((place, reference)) = found else { break };
             if reference.max_timestamp_ms >= timestamp_ms && reference.last >= start {
-                return Ok(Some((reference.base.max(start), reference.max_timestamp_ms)));
+                return Ok(Some(ChunkTime::of(&reference, start)));
             }
             position = place + reference.entry_bytes();
         }

@@ -1,6 +1,6 @@
 //! Opening a streamlet's segments after a stop, clean or not.
 //!
-//! A sealed segment is trusted; reads check it. Of an open one what is above its mark is scanned:
+//! A sealed segment is trusted; reads check it. An open one is scanned from its mark on:
 //!
 //! ```text
 //! head │ … mark │ good │ good │ bad │ …
@@ -8,21 +8,22 @@
 //!                              └ no later one says so: a torn tail, cut here
 //! ```
 //!
-//! Then, of all segments together, what stands behind a gap of offsets goes: it was never
-//! acknowledged, so what is left is a prefix of what was appended. A gap below the floor, which
-//! references carry, is damage instead: nothing is cut.
+//! Then all chunks behind a gap of offsets are cut: they were never acknowledged, and a prefix of
+//! the appended chunks is left. A gap below the floor, which references carry, is damage instead:
+//! nothing is cut.
 //!
-//! Invariants: nothing acknowledged is cut; what is cut and was good is copied aside first; a segment
-//! is sealed where it is cut, durably, before anything else happens to it, so a recovery that was cut
-//! short is done by the next; each segment found here is sealed: a new life appends to new files only.
+//! Invariants: nothing acknowledged is cut; good chunks are copied aside before they are cut; a
+//! segment is sealed where it is cut, durably, before anything else happens to it, so the next
+//! recovery completes one that was cut short; every recovered segment is sealed: a new life appends
+//! to new files only.
 
 use crate::{
+    core::{LogCore, at},
     error::LogError,
-    format::{ChunkRef, DATA_START, Mark, SegmentHead},
-    ids::SegmentKey,
+    format::{ChunkRef, DATA_START, SegmentHead, SegmentMark},
+    ids::{SegmentKey, SegmentName},
     report::Finding,
     segment::Segment,
-    shared::{Shared, at},
     streamlet::StreamCore,
     walk::Walker,
 };
@@ -31,23 +32,24 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use tidemill_types::GroupIx;
 
-mod finish;
-mod gap;
+mod offset_gap;
+mod pending_syncs;
 
-pub(crate) use finish::{Finish, Unfinished};
+pub(crate) use pending_syncs::{PendingSyncs, UnsyncedSegments};
 
-/// How much a scan reads at once.
+/// The length of one read of a scan.
 const SCAN_BYTES: u64 = 256 << 10;
-/// How far behind zeros a scan looks for proof of damage.
+/// The number of bytes behind zeros that a scan searches for proof of damage.
 const BEHIND_ZEROS: u64 = 64 << 10;
 
-/// What is left of a streamlet.
-pub(crate) struct Recovered {
+/// The rest of a streamlet after a stop.
+pub(crate) struct RecoveredStreamlet {
     pub(crate) segments: Vec<Arc<Segment>>,
     /// Segments that are not durable to their end yet.
     pub(crate) unsynced: Vec<Arc<Segment>>,
-    pub(crate) next_group: u64,
+    pub(crate) next_group: GroupIx,
     pub(crate) start: i64,
     pub(crate) next: i64,
 }
@@ -58,26 +60,26 @@ pub(crate) struct SegmentFile {
     pub(crate) path: PathBuf,
     pub(crate) key: SegmentKey,
     pub(crate) created_us: i64,
-    /// What stands behind its last chunk may be of an earlier life.
+    /// Bytes behind the last chunk may be of an earlier use of the file.
     was_used: bool,
-    pub(crate) mark: Mark,
+    pub(crate) mark: SegmentMark,
 }
 
 /// A chunk's place in a segment.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ScannedChunk {
     base: i64,
     last: i64,
     position: u64,
 }
 
 /// A segment, scanned.
-struct Scanned {
+struct ScannedSegment {
     file: SegmentFile,
     /// The mark as it must be now.
-    now: Mark,
+    now: SegmentMark,
     /// The chunks above the mark.
-    tail: Vec<Place>,
+    tail: Vec<ScannedChunk>,
     floor: i64,
     damaged: bool,
     /// Something stands behind the last good chunk.
@@ -87,10 +89,10 @@ struct Scanned {
 /// Looks at a file in a stream's folder. An error of the disk is one; anything else that is wrong
 /// with the file is a reason to set it aside.
 pub(crate) fn inspect(
-    shared: &Shared,
+    shared: &LogCore,
     core: &StreamCore,
     path: &Path,
-    name: (u32, u64, u32),
+    name: SegmentName,
 ) -> Result<Result<SegmentFile, String>, LogError> {
     let file = shared.world.disk.open_read(path).map_err(at(path))?;
     let mut block = vec![0; DATA_START as usize];
@@ -100,41 +102,42 @@ pub(crate) fn inspect(
         return Ok(Err("its head cannot be read".into()));
     };
     let key = head.key;
-    if key.stream != core.id || (key.streamlet, key.group, key.index) != name {
+    if key.stream != core.id || key.name() != name {
         return Ok(Err(format!("its head says it is {key} of stream {}", key.stream)));
     }
-    let mark = Mark::decode(&block, &key).unwrap_or_else(Mark::none);
+    let mark = SegmentMark::decode(&block, &key).unwrap_or_else(SegmentMark::none);
     let SegmentHead { created_us, was_used, .. } = head;
     Ok(Ok(SegmentFile { path: path.to_owned(), key, created_us, was_used, mark }))
 }
 
-/// Opens one streamlet. `start` is what its metadata say. It may be served once what is left
-/// unfinished is finished.
+/// Opens one streamlet. `start` comes from its metadata. It may be served once the
+/// [`UnsyncedSegments`] are synced and marked.
 pub(crate) fn streamlet(
-    shared: &Shared,
+    shared: &LogCore,
     aside: &Path,
     files: Vec<SegmentFile>,
-    next_group: u64,
+    next_group: GroupIx,
     start: i64,
     always: bool,
     findings: &mut Vec<Finding>,
-) -> Result<(Recovered, Unfinished), LogError> {
+) -> Result<(RecoveredStreamlet, UnsyncedSegments), LogError> {
     let mut scanned = Vec::with_capacity(files.len());
     for file in files {
         let path = file.path.clone();
         scanned.push(scan(shared, file, findings).map_err(at(&path))?);
     }
     let floor = scanned.iter().map(|it| it.floor).fold(start, i64::max);
-    if let Some(gap) = gap::find(shared, &scanned, floor)? {
+    if let Some(gap) = offset_gap::find(shared, &scanned, floor)? {
         for segment in &mut scanned {
-            gap::cut(shared, aside, segment, (gap, floor), findings)?;
+            offset_gap::cut(shared, aside, segment, (gap, floor), findings)?;
         }
     }
     // Never below the floor: if the newest segment is lost as a whole, offsets that others say are
     // durable are not given out again.
     let next = scanned.iter().map(|it| it.now.end).fold(floor, i64::max);
-    let mut recovered = Recovered { segments: vec![], unsynced: vec![], next_group, start, next };
-    let mut left = Unfinished::default();
+    let mut recovered =
+        RecoveredStreamlet { segments: vec![], unsynced: vec![], next_group, start, next };
+    let mut left = UnsyncedSegments::default();
     for segment in scanned {
         let path = segment.file.path.clone();
         settle(shared, segment, always, &mut recovered, &mut left).map_err(at(&path))?;
@@ -144,11 +147,15 @@ pub(crate) fn streamlet(
     Ok((recovered, left))
 }
 
-fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::Result<Scanned> {
+fn scan(
+    shared: &LogCore,
+    file: SegmentFile,
+    findings: &mut Vec<Finding>,
+) -> io::Result<ScannedSegment> {
     let now = file.mark.clone();
     let floor = now.floor;
     let tail = Vec::new();
-    let mut it = Scanned { file, now, tail, floor, damaged: false, torn: false };
+    let mut it = ScannedSegment { file, now, tail, floor, damaged: false, torn: false };
     let path = it.file.path.clone();
     let reader = shared.world.disk.open_read(&path)?;
     let mut walker = Walker::new(reader, it.file.key, SCAN_BYTES)?;
@@ -159,7 +166,7 @@ fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::
         it.now.sealed = true;
     }
     if it.now.cut && it.now.position < walker.length() {
-        gap::seal(shared, &mut it)?;
+        offset_gap::seal(shared, &mut it)?;
     }
     if it.now.sealed {
         return Ok(it);
@@ -171,7 +178,7 @@ fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::
             continue;
         }
         // Damage if some later chunk came after this place was durable.
-        let Some(behind) = look_behind(&mut walker, position)? else { break };
+        let Some(behind) = probe_tail(&mut walker, position)? else { break };
         let Some(place) = behind.proof else {
             // What an earlier life of the file left there is as it should be.
             if behind.nonzero && (behind.ours || !it.file.was_used) {
@@ -187,8 +194,8 @@ fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::
     Ok(it)
 }
 
-/// What stands where no good chunk does.
-struct Behind {
+/// The bytes at a position that has no good chunk.
+struct TailProbe {
     /// Where the first chunk stands after it, if one of those came when this place was durable.
     proof: Option<u64>,
     /// There is anything but zeros.
@@ -198,7 +205,7 @@ struct Behind {
 }
 
 /// Looks behind the last good chunk. None at the end of the file.
-fn look_behind(walker: &mut Walker, position: u64) -> io::Result<Option<Behind>> {
+fn probe_tail(walker: &mut Walker, position: u64) -> io::Result<Option<TailProbe>> {
     let probe = walker.bytes(position, 4096)?;
     if probe.is_empty() {
         return Ok(None);
@@ -210,15 +217,15 @@ fn look_behind(walker: &mut Walker, position: u64) -> io::Result<Option<Behind>>
     while let Some((place, reference)) = walker.find(from, until)? {
         let first = *first.get_or_insert(place);
         if reference.durable > position {
-            return Ok(Some(Behind { proof: Some(first), nonzero, ours: true }));
+            return Ok(Some(TailProbe { proof: Some(first), nonzero, ours: true }));
         }
         from = place + 8;
     }
     let ours = first.is_some() || walker.reference(position)?.is_some();
-    Ok(Some(Behind { proof: None, nonzero, ours }))
+    Ok(Some(TailProbe { proof: None, nonzero, ours }))
 }
 
-impl Scanned {
+impl ScannedSegment {
     /// A good chunk stands at `position`.
     fn pass(&mut self, reference: &ChunkRef, position: u64) {
         let now = &mut self.now;
@@ -231,20 +238,20 @@ impl Scanned {
         now.max_timestamp_ms = now.max_timestamp_ms.max(reference.max_timestamp_ms);
         now.appended_s = now.appended_s.max(reference.appended_s);
         self.floor = self.floor.max(reference.floor);
-        self.tail.push(Place { base: reference.base, last: reference.last, position });
+        self.tail.push(ScannedChunk { base: reference.base, last: reference.last, position });
     }
 }
 
 /// Makes a segment part of the streamlet, sealed. With `always` it must be synced before it is
 /// served; else the sync threads see to that.
 fn settle(
-    shared: &Shared,
-    segment: Scanned,
+    shared: &LogCore,
+    segment: ScannedSegment,
     always: bool,
-    recovered: &mut Recovered,
-    left: &mut Unfinished,
+    recovered: &mut RecoveredStreamlet,
+    left: &mut UnsyncedSegments,
 ) -> io::Result<()> {
-    let Scanned { file, now, damaged, torn, .. } = segment;
+    let ScannedSegment { file, now, damaged, torn, .. } = segment;
     if now.position == DATA_START && !damaged {
         // No chunk of this life ever became durable in it.
         let folder = file.path.parent().unwrap_or(Path::new(""));

@@ -1,11 +1,11 @@
-//! What opening a log found, for the operator: nothing here was deleted.
+//! Findings of a log's opening, for the operator: nothing here was deleted.
 
 use std::{fmt, path::PathBuf};
 
 /// Something found when a log was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// A file or folder is not used, because what it says of itself cannot be right. It stays
+    /// A file or folder is not used, because its content contradicts itself or its place. It stays
     /// where it is.
     SetAside {
         /// Which.
@@ -13,8 +13,9 @@ pub enum Finding {
         /// Why.
         why: String,
     },
-    /// Bytes in the durable part of a segment are not what was written. They stay as they are, and
-    /// reads that need them get an error. Told when the segment is opened the first time.
+    /// Bytes in the durable part of a segment differ from those that were written. They stay as
+    /// they are, and reads that need them get an error. Reported when the segment is opened the
+    /// first time.
     Damaged {
         /// The segment's file.
         path: PathBuf,

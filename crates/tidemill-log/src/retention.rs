@@ -1,15 +1,15 @@
-//! What goes: by age, by size, by request. A streamlet's start moves forward, durably; then the
-//! sealed segments below it give their files away.
+//! Retention: deletion by age, by size and by request. A streamlet's start moves forward, durably;
+//! then the files of the sealed segments below it are recycled.
 //!
 //! Invariants: only sealed segments below the watermark go; the new start is on the disk before a
 //! file goes; a clock that jumps forward alone deletes nothing, and neither does one that is wrong
-//! when the log is opened and is set right soon after; what came while it was ahead goes at its time
-//! once it is right.
+//! when the log is opened and is set right soon after; chunks that came while the clock was ahead
+//! go at their time once it is right.
 
 use crate::{
+    core::at,
     error::LogError,
-    segment::{Commit, Segment},
-    shared::at,
+    segment::{Segment, SyncState},
     stream::Stream,
     streamlet::Streamlet,
 };
@@ -18,11 +18,12 @@ use std::{
     path::PathBuf,
     sync::{Arc, PoisonError, atomic::Ordering},
 };
+use tidemill_types::StreamletIx;
 
-mod age;
+mod append_time;
 
-use age::Said;
-pub(crate) use age::{is_ahead, tell_before};
+use append_time::AppendTimes;
+pub(crate) use append_time::{is_ahead, set_before_times};
 
 /// Rounds of maintenance without an append after which an open file is closed.
 const IDLE_ROUNDS: u32 = 2;
@@ -36,11 +37,11 @@ const AGREE_US: u64 = 600_000_000;
 /// Clocks that differ by less between two rounds agree.
 const SLACK_US: u64 = 1_000_000;
 
-/// The time of day, as far as it can be believed: since the log was opened it does not run ahead of
-/// the monotonic clock by more than an eighth. What it was then is another matter: a machine may come
-/// up with any, and be told the right one some minutes later.
+/// The time of day, as far as it can be trusted: since the log was opened it does not run ahead of
+/// the monotonic clock by more than an eighth. Its value at that moment is not trusted: a machine
+/// may start with any time, and be set right some minutes later.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trusted {
+pub(crate) struct TrustedClock {
     us: i64,
     wall_us: i64,
     monotonic_us: u64,
@@ -50,22 +51,22 @@ pub(crate) struct Trusted {
 
 /// The time to act upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Now {
+pub(crate) struct TrustedTime {
     pub(crate) us: i64,
-    /// What the clock says, in seconds.
+    /// The clock's time, in seconds since 1970.
     pub(crate) clock_s: u32,
     /// It is that of earlier lives too.
     pub(crate) is_sure: bool,
 }
 
-impl Trusted {
+impl TrustedClock {
     /// The log is opened when the clocks say this.
     pub(crate) fn new(wall_us: i64, monotonic_us: u64) -> Self {
         Self { us: wall_us, wall_us, monotonic_us, agree_since_us: monotonic_us }
     }
 
     /// The time to act upon, when the clocks say this.
-    pub(crate) fn now(&mut self, wall_us: i64, monotonic_us: u64) -> Now {
+    pub(crate) fn now(&mut self, wall_us: i64, monotonic_us: u64) -> TrustedTime {
         let passed_us = monotonic_us.saturating_sub(self.monotonic_us);
         let most = i64::try_from(passed_us + passed_us / 8).unwrap_or(i64::MAX);
         let moved_us = wall_us.saturating_sub(self.wall_us);
@@ -77,13 +78,13 @@ impl Trusted {
         (self.wall_us, self.monotonic_us) = (wall_us, monotonic_us);
         let clock_s = u32::try_from((wall_us / 1_000_000).max(0)).unwrap_or(u32::MAX);
         let is_sure = monotonic_us - self.agree_since_us >= AGREE_US;
-        Now { us: self.us, clock_s, is_sure }
+        TrustedTime { us: self.us, clock_s, is_sure }
     }
 }
 
 /// A segment as retention sees it.
 #[derive(Clone, Copy, Debug)]
-struct Aged {
+struct SegmentAge {
     end: i64,
     bytes: u64,
     /// When the last chunk came; none if that cannot be compared with the time there is.
@@ -92,10 +93,10 @@ struct Aged {
     may_go: bool,
 }
 
-/// The start after what is too old or too much has gone: segments go in the order of their ends.
-/// What all consumers have read, below `read_below`, goes in any case.
+/// The start after the removal of segments that are too old or too many, in the order of their
+/// ends. Segments below `read_below`, which all consumers have read, go in any case.
 fn new_start(
-    segments: &[Aged],
+    segments: &[SegmentAge],
     cutoff_s: Option<i64>,
     bytes_max: Option<u64>,
     read_below: i64,
@@ -117,9 +118,9 @@ fn new_start(
 
 impl Streamlet {
     /// Its segments, in the order of their ends, at this time.
-    fn aged(&self, now: Now) -> Vec<Aged> {
+    fn aged(&self, now: TrustedTime) -> Vec<SegmentAge> {
         let is_sure = now.is_sure;
-        let watermark = self.progress().watermark();
+        let watermark = self.offsets().watermark();
         let see = |segment: &Arc<Segment>| {
             let has_age = is_sure || self.shared.is_of_this_life(&segment.key);
             let mut state = segment.state();
@@ -128,30 +129,33 @@ impl Streamlet {
                 state.seen_s.get_or_insert(now.clock_s);
             }
             let (appended_s, before_s, seen_s) = (state.appended_s, state.before_s, state.seen_s);
-            let aged = Aged {
+            let aged = SegmentAge {
                 end: state.end,
                 bytes: state.written,
                 appended_s: has_age.then_some(appended_s),
                 may_go: state.sealed && state.unsynced.is_none() && state.end <= watermark,
             };
-            (aged, Said { appended_s, before_s, seen_s })
+            (aged, AppendTimes { appended_s, before_s, seen_s })
         };
-        let mut seen: Vec<(Aged, Said)> = self.segments().values().map(see).collect();
+        let mut seen: Vec<(SegmentAge, AppendTimes)> = self.segments().values().map(see).collect();
         seen.sort_by_key(|(it, _)| it.end);
-        let (mut aged, said): (Vec<Aged>, Vec<Said>) = seen.into_iter().unzip();
-        for (aged, came_s) in aged.iter_mut().zip(age::came(&said, now.clock_s)) {
-            aged.appended_s = aged.appended_s.map(|_| came_s);
+        let (mut aged, said): (Vec<SegmentAge>, Vec<AppendTimes>) = seen.into_iter().unzip();
+        for (aged, record_append_time) in
+            aged.iter_mut().zip(append_time::corrected_times(&said, now.clock_s))
+        {
+            aged.appended_s = aged.appended_s.map(|_| record_append_time);
         }
         aged
     }
 
-    /// Ends open segments whose first chunk came before `cutoff_s`, as what is appended to stays; those
-    /// that say of a chunk that it came in the future; and closes idle files.
-    fn tend(self: &Arc<Self>, cutoff_s: Option<i64>, now: Now) {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
-        for slot in slots {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(segment) = slot.open.clone() else { continue };
+    /// Seals open segments whose first chunk came before `cutoff_s`, as open segments are never
+    /// deleted, and those with a chunk from the future. Closes idle files.
+    fn close_idle_segments(self: &Arc<Self>, cutoff_s: Option<i64>, now: TrustedTime) {
+        let active_groups =
+            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for active in active_groups {
+            let mut active = active.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(segment) = active.open.clone() else { continue };
             let (old, idle) = {
                 let state = segment.state();
                 let appended_s = state.appended_s;
@@ -159,13 +163,13 @@ impl Streamlet {
                 let ahead = now.is_sure && is_ahead(appended_s, now.clock_s);
                 let first_s = state.first_s.min(appended_s);
                 let old = cutoff_s.is_some_and(|it| ahead || i64::from(first_s) < it);
-                (!empty && old, state.commit == Commit::Idle)
+                (!empty && old, state.commit == SyncState::Idle)
             };
-            slot.idle_rounds = slot.idle_rounds.saturating_add(1);
+            active.idle_rounds = active.idle_rounds.saturating_add(1);
             if old {
-                slot.open = None;
+                active.open = None;
                 self.seal(&segment);
-            } else if idle && slot.idle_rounds > IDLE_ROUNDS {
+            } else if idle && active.idle_rounds > IDLE_ROUNDS {
                 segment.state().file = None;
             }
         }
@@ -187,7 +191,7 @@ impl Streamlet {
 
 impl Stream {
     /// One round of retention: how many segments went.
-    pub(crate) fn maintain(&self, now: Now) -> Result<usize, LogError> {
+    pub(crate) fn maintain(&self, now: TrustedTime) -> Result<usize, LogError> {
         let spec = self.spec();
         let keeps = spec.compacted;
         let time = spec.retention.time.filter(|_| !keeps);
@@ -195,18 +199,18 @@ impl Stream {
         let bytes_max = spec.retention.bytes.filter(|_| !keeps).map(|it| it.0);
         let mut starts = BTreeMap::new();
         for streamlet in self.streamlets() {
-            streamlet.tend(cutoff_s, now);
+            streamlet.close_idle_segments(cutoff_s, now);
             streamlet.trim();
             let read_below = if keeps { 0 } else { streamlet.progress_floor() };
             let start = new_start(&streamlet.aged(now), cutoff_s, bytes_max, read_below);
             if let Some(start) = start {
-                starts.insert(streamlet.index(), start);
+                starts.insert(streamlet.index, start);
             }
         }
         let gone = self.move_starts(starts)?;
         // What a crash between a new start and the end of its segments left.
         let stale: Vec<_> = self.streamlets().iter().flat_map(|it| it.drop_below_start()).collect();
-        Ok(gone + self.give_away(&stale)?)
+        Ok(gone + self.recycle_segments(&stale)?)
     }
 
     /// Removes the records below `before`: the new start, which is that offset.
@@ -218,12 +222,12 @@ impl Stream {
         if before > end || before < 0 {
             return Err(LogError::Offset { offset: before, start, end });
         }
-        self.move_starts(BTreeMap::from([(streamlet.index(), before)]))?;
+        self.move_starts(BTreeMap::from([(streamlet.index, before)]))?;
         Ok(streamlet.start_offset())
     }
 
     /// Moves starts forward, and gives away the files below: how many.
-    fn move_starts(&self, to: BTreeMap<u32, i64>) -> Result<usize, LogError> {
+    fn move_starts(&self, to: BTreeMap<StreamletIx, i64>) -> Result<usize, LogError> {
         if to.is_empty() {
             return Ok(0);
         }
@@ -246,16 +250,16 @@ impl Stream {
         }
         let mut gone = Vec::new();
         for (index, start) in to {
-            let Some(streamlet) = self.streamlet(index) else { continue };
-            streamlet.progress().move_start(start);
+            let Some(streamlet) = self.streamlet(index.0) else { continue };
+            streamlet.offsets().move_start(start);
             gone.extend(streamlet.drop_below_start());
         }
         self.shared.moves.fetch_add(1, Ordering::SeqCst);
-        self.give_away(&gone)
+        self.recycle_segments(&gone)
     }
 
     /// Gives the files of segments away that no reader finds any more.
-    pub(crate) fn give_away(&self, segments: &[Arc<Segment>]) -> Result<usize, LogError> {
+    pub(crate) fn recycle_segments(&self, segments: &[Arc<Segment>]) -> Result<usize, LogError> {
         if segments.is_empty() {
             return Ok(0);
         }
@@ -274,7 +278,7 @@ pub(crate) fn retired(segments: &[Arc<Segment>]) -> Vec<PathBuf> {
 impl Streamlet {
     /// Takes segments out that are sealed, durable and wholly below the start.
     pub(crate) fn drop_below_start(&self) -> Vec<Arc<Segment>> {
-        let start = self.progress().start();
+        let start = self.offsets().start();
         let below = |segment: &Arc<Segment>| {
             let state = segment.state();
             state.sealed && state.unsynced.is_none() && state.end <= start

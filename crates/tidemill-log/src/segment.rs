@@ -9,9 +9,9 @@
 //! sync the file is never synced again as if nothing had happened.
 
 use crate::{
-    format::{ChunkRef, DATA_START, Mark},
+    core::LogCore,
+    format::{ChunkRef, DATA_START, SegmentMark},
     ids::SegmentKey,
-    shared::Shared,
 };
 use bytes::Bytes;
 use std::{
@@ -27,26 +27,34 @@ use tidemill_env::{Disk, DiskRead, PlacedFile};
 
 /// Where a segment is on its way through the sync threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Commit {
+pub(crate) enum SyncState {
     /// Nowhere.
     Idle,
     /// In the queue.
     Queued,
-    /// A thread syncs it; what came since is not covered.
+    /// A thread syncs it; chunks that came since are not covered.
     Syncing,
     /// As `Syncing`, and it must go into the queue again.
     Again,
 }
 
 /// A chunk kept in memory.
-pub(crate) struct Recent {
+pub(crate) struct CachedChunk {
     pub(crate) position: u64,
     pub(crate) reference: ChunkRef,
     pub(crate) chunk: Bytes,
 }
 
-/// Chunks that follow each other, and where each stands.
-pub(crate) struct Run {
+/// A chunk that waits for a sync.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitingChunk {
+    /// The position in the file at which the chunk ends.
+    pub(crate) end: u64,
+    pub(crate) base_offset: i64,
+}
+
+/// Chunks that follow each other, each with its position in the file.
+pub(crate) struct ChunkRun {
     pub(crate) chunks: Vec<(u64, ChunkRef, Bytes)>,
     pub(crate) bytes: usize,
     /// The offset after them, and where the next one stands.
@@ -54,7 +62,7 @@ pub(crate) struct Run {
     pub(crate) position: u64,
 }
 
-/// What changes while a segment is appended to.
+/// The part of a segment that changes with appends and syncs.
 pub(crate) struct SegmentState {
     pub(crate) file: Option<Arc<dyn PlacedFile>>,
     /// Chunks stand below this place.
@@ -67,9 +75,9 @@ pub(crate) struct SegmentState {
     pub(crate) first: i64,
     /// The offset after the last chunk.
     pub(crate) end: i64,
-    /// `end`, of what is durable.
+    /// `end` of the durable part.
     pub(crate) durable_end: i64,
-    /// How many offsets from `first` to `end` are here; and of what is durable.
+    /// The number of offsets from `first` to `end` that are here; and of the durable part.
     pub(crate) offsets: i64,
     pub(crate) durable_offsets: i64,
     pub(crate) max_timestamp_ms: i64,
@@ -91,28 +99,28 @@ pub(crate) struct SegmentState {
     /// A sync that failed in an earlier life may have left pages that read as written and are not
     /// on the disk, and would not be by another sync: they must be written again first.
     pub(crate) doubtful: bool,
-    /// The file is longer than what is written: space that an earlier life reserved.
+    /// The file is longer than `written`: an earlier life reserved the rest.
     pub(crate) spare: bool,
-    pub(crate) commit: Commit,
-    /// Chunks that wait for a sync: where they end, and their base offset.
-    pub(crate) waiting: VecDeque<(u64, i64)>,
+    pub(crate) commit: SyncState,
+    /// Chunks that wait for a sync, in the order of the file.
+    pub(crate) waiting: VecDeque<WaitingChunk>,
     /// The first offset that no sync has covered; none if all is durable.
     pub(crate) unsynced: Option<i64>,
-    recent: VecDeque<Recent>,
+    recent: VecDeque<CachedChunk>,
 }
 
 /// One file of chunks.
 pub(crate) struct Segment {
     pub(crate) key: SegmentKey,
     pub(crate) path: PathBuf,
-    /// Its file was given away: what is read from it now is another's.
+    /// The file was recycled: its bytes may be another segment's.
     retired: AtomicBool,
-    /// Something in its file was not what was written.
+    /// Damage was found in the file.
     suspect: AtomicBool,
     state: Mutex<SegmentState>,
 }
 
-/// What a sync is about to cover.
+/// The extent that a sync is about to cover.
 pub(crate) struct SyncJob {
     pub(crate) file: Arc<dyn PlacedFile>,
     written: u64,
@@ -121,8 +129,8 @@ pub(crate) struct SyncJob {
     pub(crate) name_durable: bool,
 }
 
-/// What a sync has covered.
-pub(crate) struct Synced {
+/// The result of a sync.
+pub(crate) struct SyncOutcome {
     /// Base offsets of the chunks that are durable now.
     pub(crate) landed: Vec<i64>,
     /// More was written meanwhile: sync again.
@@ -134,9 +142,9 @@ pub(crate) struct Synced {
 impl SegmentState {
     fn enqueue(&mut self) -> bool {
         let (next, queue) = match self.commit {
-            Commit::Idle => (Commit::Queued, true),
-            Commit::Queued => (Commit::Queued, false),
-            Commit::Syncing | Commit::Again => (Commit::Again, false),
+            SyncState::Idle => (SyncState::Queued, true),
+            SyncState::Queued => (SyncState::Queued, false),
+            SyncState::Syncing | SyncState::Again => (SyncState::Again, false),
         };
         self.commit = next;
         queue
@@ -146,7 +154,7 @@ impl SegmentState {
 impl Segment {
     /// A segment whose file was just made, empty but for its head.
     pub(crate) fn fresh(key: SegmentKey, path: PathBuf, file: Arc<dyn PlacedFile>) -> Self {
-        let segment = Self::recovered(key, path, &Mark::none());
+        let segment = Self::recovered(key, path, &SegmentMark::none());
         {
             let mut state = segment.state();
             state.file = Some(file);
@@ -156,7 +164,7 @@ impl Segment {
     }
 
     /// A segment as its last mark describes it.
-    pub(crate) fn recovered(key: SegmentKey, path: PathBuf, mark: &Mark) -> Self {
+    pub(crate) fn recovered(key: SegmentKey, path: PathBuf, mark: &SegmentMark) -> Self {
         let state = SegmentState {
             file: None,
             written: mark.position,
@@ -179,7 +187,7 @@ impl Segment {
             name_durable: true,
             doubtful: false,
             spare: false,
-            commit: Commit::Idle,
+            commit: SyncState::Idle,
             waiting: VecDeque::new(),
             unsynced: None,
             recent: VecDeque::new(),
@@ -199,12 +207,12 @@ impl Segment {
     }
 
     /// The file, opened if it is not.
-    pub(crate) fn file(&self, shared: &Shared) -> io::Result<Arc<dyn PlacedFile>> {
+    pub(crate) fn file(&self, shared: &LogCore) -> io::Result<Arc<dyn PlacedFile>> {
         let mut state = self.state();
         if let Some(file) = &state.file {
             return Ok(Arc::clone(file));
         }
-        self.still_ours()?;
+        self.check_not_retired()?;
         if !shared.world.disk.exists(&self.path)? {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -226,7 +234,7 @@ impl Segment {
 
     /// A chunk stands in the file now; it is kept in memory as well, if it is given. With `sync` the segment is
     /// put on its way to one, as by [`Self::enqueue`]: true if it must go into the queue.
-    pub(crate) fn wrote(
+    pub(crate) fn record_chunk(
         &self,
         reference: ChunkRef,
         chunk: Option<Bytes>,
@@ -246,10 +254,10 @@ impl Segment {
         state.unsynced.get_or_insert(reference.base);
         if waits {
             let written = state.written;
-            state.waiting.push_back((written, reference.base));
+            state.waiting.push_back(WaitingChunk { end: written, base_offset: reference.base });
         }
         if let Some(chunk) = chunk {
-            state.recent.push_back(Recent { position, reference, chunk });
+            state.recent.push_back(CachedChunk { position, reference, chunk });
         }
         sync && state.enqueue()
     }
@@ -281,10 +289,10 @@ impl Segment {
         next: i64,
         below: i64,
         max_bytes: usize,
-    ) -> Option<Run> {
+    ) -> Option<ChunkRun> {
         let state = self.state();
         let first = state.recent.binary_search_by_key(&position, |it| it.position).ok()?;
-        let mut run = Run { chunks: Vec::new(), bytes: 0, next, position };
+        let mut run = ChunkRun { chunks: Vec::new(), bytes: 0, next, position };
         for recent in state.recent.range(first..) {
             let (reference, bytes) = (&recent.reference, run.bytes + recent.chunk.len());
             if reference.base != run.next || reference.last >= below || bytes > max_bytes {
@@ -312,8 +320,8 @@ impl Segment {
         self.state().enqueue()
     }
 
-    /// What a sync that starts now will cover.
-    pub(crate) fn begin_sync(&self, shared: &Shared) -> io::Result<SyncJob> {
+    /// Begins a sync: the job has the extent that it will cover.
+    pub(crate) fn begin_sync(&self, shared: &LogCore) -> io::Result<SyncJob> {
         let file = self.file(shared)?;
         if self.state().doubtful {
             // It may still have to tell of that failure. What is in doubt is written after this.
@@ -325,12 +333,12 @@ impl Segment {
     }
 
     /// As [`Self::begin_sync`], for a sync of the whole file system.
-    pub(crate) fn begin_sync_of_all(&self, shared: &Shared) -> io::Result<SyncJob> {
+    pub(crate) fn begin_sync_of_all(&self, shared: &LogCore) -> io::Result<SyncJob> {
         let file = self.file(shared)?;
         let mut state = self.state();
         // Whoever gives the file away waits for this lock first.
-        self.still_ours()?;
-        state.commit = Commit::Syncing;
+        self.check_not_retired()?;
+        state.commit = SyncState::Syncing;
         if state.doubtful {
             file.write_again(0, DATA_START)?;
             file.write_again(state.durable, state.written)?;
@@ -341,7 +349,7 @@ impl Segment {
     }
 
     /// A sync succeeded.
-    pub(crate) fn end_sync(&self, job: &SyncJob) -> Synced {
+    pub(crate) fn end_sync(&self, job: &SyncJob) -> SyncOutcome {
         let mut state = self.state();
         state.durable = state.durable.max(job.written);
         state.durable_end = state.durable_end.max(job.end);
@@ -352,15 +360,15 @@ impl Segment {
         } else if state.unsynced.is_some_and(|it| it < job.end) {
             state.unsynced = Some(job.end);
         }
-        let covered = state.waiting.partition_point(|(end, _)| *end <= job.written);
-        let landed = state.waiting.drain(..covered).map(|(_, base)| base).collect();
-        let again = state.commit == Commit::Again;
-        state.commit = if again { Commit::Queued } else { Commit::Idle };
+        let covered = state.waiting.partition_point(|it| it.end <= job.written);
+        let landed = state.waiting.drain(..covered).map(|it| it.base_offset).collect();
+        let again = state.commit == SyncState::Again;
+        state.commit = if again { SyncState::Queued } else { SyncState::Idle };
         let is_complete = state.sealed && state.durable == state.written;
-        Synced { landed, again, is_complete }
+        SyncOutcome { landed, again, is_complete }
     }
 
-    /// Whether nobody was asked to mark it yet. Who hears that it does must call [`Self::mark`].
+    /// True if no mark is due yet. The caller must call [`Self::mark`] then.
     pub(crate) fn wants_mark(&self) -> bool {
         !std::mem::replace(&mut self.state().mark_due, true)
     }
@@ -375,7 +383,7 @@ impl Segment {
             return Ok(());
         }
         state.marks += 1;
-        let mark = Mark {
+        let mark = SegmentMark {
             sequence: state.marks,
             position: state.durable,
             first: state.first,
@@ -409,7 +417,7 @@ impl Segment {
     /// Closes the file if nothing is written to it any more.
     pub(crate) fn close_if_done(&self) {
         let mut state = self.state();
-        if state.seal_marked && state.commit == Commit::Idle {
+        if state.seal_marked && state.commit == SyncState::Idle {
             state.file = None;
         }
     }
@@ -427,8 +435,8 @@ impl Segment {
         state.file = None;
     }
 
-    /// Something in its file is not what was written: from now on all of it is checked before it
-    /// is given to anybody.
+    /// Notes that the file is damaged: from now on its chunks are checked before they are handed
+    /// out.
     pub(crate) fn suspect(&self) {
         self.suspect.store(true, Ordering::SeqCst);
     }
@@ -441,8 +449,8 @@ impl Segment {
         self.retired.load(Ordering::SeqCst)
     }
 
-    /// For those who have the state locked: an error if the file was given away.
-    fn still_ours(&self) -> io::Result<()> {
+    /// An error if the file was recycled. For callers that hold the lock of the state.
+    fn check_not_retired(&self) -> io::Result<()> {
         if self.is_retired() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 

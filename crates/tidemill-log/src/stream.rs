@@ -1,20 +1,21 @@
 //! A stream: its streamlets under one name.
 
 use crate::{
+    core::LogCore,
     error::LogError,
     ids::StreamId,
     meta,
     options::{Fsync, StreamSpec},
-    recover::Recovered,
-    shared::Shared,
+    recover::RecoveredStreamlet,
     streamlet::{StreamCore, Streamlet},
 };
 use std::sync::{Arc, PoisonError, RwLock};
+use tidemill_types::{GroupIx, StreamletIx};
 
 /// Streamlets under a name.
 pub struct Stream {
     pub(crate) core: Arc<StreamCore>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LogCore>,
     pub(crate) streamlets: RwLock<Vec<Arc<Streamlet>>>,
 }
 
@@ -56,8 +57,8 @@ impl Stream {
         self.streamlets.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Writes these settings down, then uses them. What was written before is as safe as they say
-    /// when this returns. Of a stream that `is_new` nothing can make room.
+    /// Writes these settings to the disk, then uses them. Earlier chunks are as durable as the
+    /// settings ask when this returns. A stream that `is_new` may not use the disk reserve.
     pub(crate) fn apply(&self, spec: StreamSpec, is_new: bool) -> Result<(), LogError> {
         let disk = &*self.shared.world.disk;
         let fsync = |spec: &StreamSpec| spec.fsync.unwrap_or(self.shared.options.fsync);
@@ -75,14 +76,15 @@ impl Stream {
         self.open_streamlets(&spec);
         let now = fsync(&spec);
         if now != before && now != Fsync::Os {
-            self.hurry(now);
+            self.expedite(now);
         }
         Ok(())
     }
 
-    /// What is acknowledged from now on is cut after a power cut if something before it is lost.
-    fn hurry(&self, fsync: Fsync) {
-        let all: Vec<_> = self.streamlets().into_iter().map(|it| (it.hurry(), it)).collect();
+    /// Syncs earlier chunks: after a power cut that loses one of them, later acknowledged ones
+    /// would be cut.
+    fn expedite(&self, fsync: Fsync) {
+        let all: Vec<_> = self.streamlets().into_iter().map(|it| (it.expedite(), it)).collect();
         if fsync == Fsync::Always && self.shared.options.sync_threads > 0 {
             all.iter().for_each(|(behind, streamlet)| streamlet.wait_synced(behind));
         }
@@ -92,9 +94,14 @@ impl Stream {
     pub(crate) fn open_streamlets(&self, spec: &StreamSpec) {
         let mut streamlets = self.streamlets.write().unwrap_or_else(PoisonError::into_inner);
         for index in streamlets.len() as u32..spec.streamlets {
-            let empty =
-                Recovered { segments: vec![], unsynced: vec![], next_group: 0, start: 0, next: 0 };
-            streamlets.push(Streamlet::new(&self.shared, &self.core, index, empty));
+            let empty = RecoveredStreamlet {
+                segments: vec![],
+                unsynced: vec![],
+                next_group: GroupIx(0),
+                start: 0,
+                next: 0,
+            };
+            streamlets.push(Streamlet::new(&self.shared, &self.core, StreamletIx(index), empty));
         }
         streamlets.iter().for_each(|it| it.set_active_groups(spec.active_groups));
     }

@@ -2,23 +2,25 @@
 //! of offsets. To a Kafka client it is one partition.
 //!
 //! ```text
-//! append ─ lane mod Q ─▶ slot 0 ▶ group 4: ▣ ▣ ▢        each ▣ a sealed segment, ▢ the open one
-//!                        slot 1 ▶ group 5: ▣ ▢
+//! append ─ lane mod Q ─▶ active 0 ▶ group 4: ▣ ▣ ▢        each ▣ a sealed segment, ▢ the open one
+//!                        active 1 ▶ group 5: ▣ ▢
 //! ```
 //!
-//! Lock order: slot, then segment or progress; no lock is held while a notice is given. The
-//! offset is taken under the slot's lock, so offsets grow along each segment.
+//! Lock order: active, then segment or progress; no lock is held while a notice is given. The
+//! offset is taken under the active's lock, so offsets grow along each segment.
 
 use crate::{
-    append::Slot,
+    append::ActiveGroup,
+    core::LogCore,
     error::AppendError,
     groups::Applications,
     ids::SegmentKey,
     meta::StreamMeta,
-    options::{Fsync, Limits, StreamSpec},
-    progress::{Notices, OnData, OnDurable, Progress, Registered, Turn, failure},
+    offset_tracker::{
+        Notifications, OffsetTracker, OnData, OnDurable, Registration, WaitKey, failure,
+    },
+    options::{Fsync, StreamLimits, StreamSpec},
     segment::Segment,
-    shared::Shared,
 };
 use std::{
     collections::BTreeMap,
@@ -29,23 +31,25 @@ use std::{
     },
 };
 
-/// What the streamlets of a stream share.
+use tidemill_types::{GroupIx, SegmentEpoch, SegmentIx, StreamletIx};
+
+/// The parts that the streamlets of a stream share.
 pub(crate) struct StreamCore {
     pub(crate) id: crate::ids::StreamId,
     pub(crate) name: Arc<str>,
     pub(crate) folder: PathBuf,
     pub(crate) spec: RwLock<StreamSpec>,
-    /// What each append looks at, of `spec`.
-    pub(crate) limits: Limits,
-    /// First offsets of streamlets, as the metadata have them. Whoever holds it may write the
+    /// The settings of `spec` that each append reads.
+    pub(crate) limits: StreamLimits,
+    /// First offsets of streamlets, as in the metadata. The holder of the lock may write the
     /// metadata, unless the stream was deleted.
-    pub(crate) starts: Mutex<BTreeMap<u32, i64>>,
+    pub(crate) starts: Mutex<BTreeMap<StreamletIx, i64>>,
     pub(crate) deleted: AtomicBool,
 }
 
 impl StreamCore {
     /// The metadata with these first offsets.
-    pub(crate) fn meta(&self, starts: &BTreeMap<u32, i64>, deleted: bool) -> StreamMeta {
+    pub(crate) fn meta(&self, starts: &BTreeMap<StreamletIx, i64>, deleted: bool) -> StreamMeta {
         let (id, name) = (self.id.to_string(), self.name.to_string());
         StreamMeta { id, name, spec: self.spec(), starts: starts.clone(), deleted }
     }
@@ -65,15 +69,33 @@ impl StreamCore {
     }
 }
 
-/// Segments by their first offset, then by epoch.
-pub(crate) type Segments = BTreeMap<(i64, u64), Arc<Segment>>;
+/// The place of a segment among those of its streamlet: by first offset, then by epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SegmentPlace {
+    pub(crate) first_offset: i64,
+    pub(crate) epoch: SegmentEpoch,
+}
+
+impl SegmentPlace {
+    /// The place of a segment that has a chunk.
+    pub(crate) fn of(segment: &Segment) -> Self {
+        Self { first_offset: segment.range().0, epoch: segment.key.epoch }
+    }
+
+    /// A place behind all segments that begin at `offset`.
+    pub(crate) fn behind(offset: i64) -> Self {
+        Self { first_offset: offset, epoch: SegmentEpoch(u64::MAX) }
+    }
+}
+
+pub(crate) type Segments = BTreeMap<SegmentPlace, Arc<Segment>>;
 
 /// An ordered run of groups with one counter of offsets.
 pub struct Streamlet {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LogCore>,
     pub(crate) stream: Arc<StreamCore>,
-    pub(crate) index: u32,
-    pub(crate) slots: RwLock<Vec<Arc<Mutex<Slot>>>>,
+    pub(crate) index: StreamletIx,
+    pub(crate) active_groups: RwLock<Vec<Arc<Mutex<ActiveGroup>>>>,
     next_group: AtomicU64,
     /// All segments that have a chunk.
     segments: RwLock<Segments>,
@@ -81,13 +103,13 @@ pub struct Streamlet {
     unsynced: Mutex<Vec<Arc<Segment>>>,
     /// Something became durable, or never will.
     synced: Condvar,
-    progress: Mutex<Progress>,
-    /// Everything below is durable: what chunk references tell a recovery.
+    offsets: Mutex<OffsetTracker>,
+    /// Everything below is durable. Chunk references carry it to a recovery.
     floor: AtomicI64,
     failed: AtomicBool,
     /// All consumers have read everything below.
     progress_floor: AtomicI64,
-    /// Who reads it by groups, and how far.
+    /// The applications that read it by groups, and their progress.
     pub(crate) applications: Mutex<Applications>,
 }
 
@@ -99,15 +121,15 @@ impl std::fmt::Debug for Streamlet {
 
 /// A reader that waits for data; it is forgotten when this is dropped.
 #[must_use = "the notice is forgotten when this is dropped"]
-pub struct Interest {
+pub struct DataSubscription {
     streamlet: Weak<Streamlet>,
-    reader: Option<Turn>,
+    reader: Option<WaitKey>,
 }
 
-impl Drop for Interest {
+impl Drop for DataSubscription {
     fn drop(&mut self) {
         if let (Some(streamlet), Some(reader)) = (self.streamlet.upgrade(), self.reader) {
-            streamlet.progress().forget(reader);
+            streamlet.offsets().forget(reader);
         }
     }
 }
@@ -115,14 +137,14 @@ impl Drop for Interest {
 impl Streamlet {
     /// A streamlet with these segments; offsets go on at `next`.
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<LogCore>,
         stream: &Arc<StreamCore>,
-        index: u32,
-        recovered: crate::recover::Recovered,
+        index: StreamletIx,
+        recovered: crate::recover::RecoveredStreamlet,
     ) -> Arc<Self> {
-        let place = |segment: Arc<Segment>| ((segment.range().0, segment.key.epoch), segment);
+        let place = |segment: Arc<Segment>| (SegmentPlace::of(&segment), segment);
         for segment in &recovered.segments {
-            shared.came_s(segment.state().appended_s);
+            shared.record_append_time(segment.state().appended_s);
         }
         let unsynced = recovered.unsynced;
         let durable = unsynced.iter().map(|it| it.range().0).fold(recovered.next, i64::min);
@@ -130,12 +152,12 @@ impl Streamlet {
             shared: Arc::clone(shared),
             stream: Arc::clone(stream),
             index,
-            slots: RwLock::default(),
-            next_group: AtomicU64::new(recovered.next_group),
+            active_groups: RwLock::default(),
+            next_group: AtomicU64::new(recovered.next_group.0),
             segments: RwLock::new(recovered.segments.into_iter().map(place).collect()),
             unsynced: Mutex::new(unsynced.clone()),
             synced: Condvar::new(),
-            progress: Mutex::new(Progress::new(recovered.start, recovered.next)),
+            offsets: Mutex::new(OffsetTracker::new(recovered.start, recovered.next)),
             floor: AtomicI64::new(durable),
             failed: AtomicBool::new(false),
             progress_floor: AtomicI64::new(0),
@@ -150,7 +172,7 @@ impl Streamlet {
     /// The streamlet's number in its stream, from 0.
     #[must_use]
     pub fn index(&self) -> u32 {
-        self.index
+        self.index.0
     }
 
     /// The stream's name.
@@ -162,20 +184,20 @@ impl Streamlet {
     /// The first offset that can be read.
     #[must_use]
     pub fn start_offset(&self) -> i64 {
-        self.progress().start()
+        self.offsets().start()
     }
 
     /// The offset after the last that can be read: all below is acknowledged, within the
     /// durability chosen.
     #[must_use]
     pub fn high_watermark(&self) -> i64 {
-        self.progress().watermark()
+        self.offsets().watermark()
     }
 
     /// The offset that the next record will have.
     #[must_use]
     pub fn end_offset(&self) -> i64 {
-        self.progress().next()
+        self.offsets().next()
     }
 
     /// Bytes of its segments on the disk: heads, references, chunks and padding.
@@ -184,15 +206,15 @@ impl Streamlet {
         self.segments().values().map(|it| it.state().written).sum()
     }
 
-    /// How many segments have data.
+    /// The number of segments that have data.
     #[must_use]
     pub fn segment_count(&self) -> usize {
         self.segments().len()
     }
 
-    /// Says that all consumers have read what is below `offset`: retention takes whole segments
-    /// below it, whatever their age. It is for the caller to know; [`Self::groups_floor`] says it
-    /// of readers of groups. Not kept over a restart. 0, which is the default: nothing goes so.
+    /// Lets retention delete whole segments below `offset`, whatever their age: all consumers have
+    /// read them. The caller has to know that; for readers of groups, see [`Self::groups_floor`].
+    /// Not kept over a restart. Default 0: no segment goes so.
     pub fn set_progress_floor(&self, offset: i64) {
         self.progress_floor.store(offset, Ordering::SeqCst);
     }
@@ -204,14 +226,14 @@ impl Streamlet {
     /// Why it takes no appends, if it does not.
     #[must_use]
     pub fn failure(&self) -> Option<AppendError> {
-        self.progress().failed().cloned()
+        self.offsets().failed().cloned()
     }
 
     /// Calls back once when the record at `offset` can be read, when the streamlet fails, or when
-    /// its stream is deleted: look again then. Called at once if it can be read now. Dropping what
-    /// is returned forgets the call. The callback must be quick and must not block.
-    pub fn on_data(self: &Arc<Self>, offset: i64, notice: OnData) -> Interest {
-        let registered = self.progress().on_data(offset, notice);
+    /// its stream is deleted: read again then. Calls at once if it can be read now. Dropping the
+    /// subscription cancels the call. The callback must be quick and must not block.
+    pub fn on_data(self: &Arc<Self>, offset: i64, notice: OnData) -> DataSubscription {
+        let registered = self.offsets().on_data(offset, notice);
         let reader = match registered {
             Ok(reader) => Some(reader),
             Err(notice) => {
@@ -219,7 +241,7 @@ impl Streamlet {
                 None
             }
         };
-        Interest { streamlet: Arc::downgrade(self), reader }
+        DataSubscription { streamlet: Arc::downgrade(self), reader }
     }
 
     /// Calls back once: when the record at `offset`, whose append took its offsets earlier, counts
@@ -230,14 +252,14 @@ impl Streamlet {
     /// Called at once, on this thread, if that is known now. The callback must be quick and must
     /// not block.
     pub fn on_visible(&self, offset: i64, notice: OnDurable) {
-        let registered = self.progress().on_visible(offset, notice);
-        if let Registered::Now(notice, outcome) = registered {
+        let registered = self.offsets().on_visible(offset, notice);
+        if let Registration::Now(notice, outcome) = registered {
             notice(outcome);
         }
     }
 
-    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn offsets(&self) -> MutexGuard<'_, OffsetTracker> {
+        self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -258,52 +280,52 @@ impl Streamlet {
 
     /// Chunks count from now on.
     pub(crate) fn land(&self, bases: impl IntoIterator<Item = i64>) {
-        let notices: Notices = self.progress().land(bases);
-        notices.give();
+        let notices: Notifications = self.offsets().land(bases);
+        notices.send();
     }
 
     /// Takes no more appends; all that wait get the error.
     pub(crate) fn fail(&self, why: &str) {
-        self.fail_later(why).give();
+        self.mark_failed(why).send();
     }
 
-    /// As [`Self::fail`]; whoever waits is told by what is given back.
-    pub(crate) fn fail_later(&self, why: &str) -> Notices {
+    /// As [`Self::fail`]; the caller sends the notifications.
+    pub(crate) fn mark_failed(&self, why: &str) -> Notifications {
         self.end(failure(why))
     }
 
     /// As [`Self::fail`], because the log is closed or the stream deleted.
     pub(crate) fn close(&self) {
-        self.end(AppendError::Closed).give();
+        self.end(AppendError::Closed).send();
     }
 
-    fn end(&self, error: AppendError) -> Notices {
+    fn end(&self, error: AppendError) -> Notifications {
         self.failed.store(true, Ordering::SeqCst);
-        let notices = self.progress().fail(error);
+        let notices = self.offsets().fail(error);
         // Who waits has looked at `failed` before this, or waits when it is given.
         drop(self.unsynced());
         self.synced.notify_all();
         notices
     }
 
-    /// What chunk references may say is durable, of the whole streamlet.
+    /// The floor that chunk references carry: all offsets of the streamlet below it are durable.
     pub(crate) fn floor(&self) -> i64 {
         self.floor.load(Ordering::SeqCst)
     }
 
-    /// Works out the floor anew: the first offset that is not durable, or may not be. Of a
-    /// streamlet that failed it stays where it is: what was in flight then never came to be.
+    /// Computes the floor: the first offset that is not durable, or may not be. The floor of a
+    /// failed streamlet stays: its chunks in flight were never written.
     pub(crate) fn update_floor(&self) {
         let mut unsynced = self.unsynced();
         self.synced.notify_all();
         // In flight is more than what is written: whoever took an offset after this look has one
         // that is not below `next`.
         let mut floor = {
-            let progress = self.progress();
-            if progress.failed().is_some() {
+            let offsets = self.offsets();
+            if offsets.failed().is_some() {
                 return;
             }
-            progress.first_in_flight()
+            offsets.first_in_flight()
         };
         unsynced.retain(|segment| {
             let state = segment.state();
@@ -315,7 +337,7 @@ impl Streamlet {
 
     /// A segment got its first chunk.
     pub(crate) fn add_segment(&self, segment: &Arc<Segment>) {
-        let place = (segment.range().0, segment.key.epoch);
+        let place = SegmentPlace::of(segment);
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         segments.insert(place, Arc::clone(segment));
         drop(segments);
@@ -328,11 +350,14 @@ impl Streamlet {
 
     /// Has all that was written by the settings before synced soon, whatever it was to wait for:
     /// the segments that are not durable to their end, and where that is.
-    pub(crate) fn hurry(self: &Arc<Self>) -> Vec<(Arc<Segment>, u64)> {
-        // An append may have looked at the settings before they changed. It has its slot to its end.
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
-        slots.iter().for_each(|slot| drop(slot.lock().unwrap_or_else(PoisonError::into_inner)));
-        self.shared.committer.hurry(self);
+    pub(crate) fn expedite(self: &Arc<Self>) -> Vec<(Arc<Segment>, u64)> {
+        // An append may have looked at the settings before they changed. It has its active to its end.
+        let active_groups =
+            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        active_groups
+            .iter()
+            .for_each(|active| drop(active.lock().unwrap_or_else(PoisonError::into_inner)));
+        self.shared.committer.expedite(self);
         let segments = self.unsynced().clone();
         let mut behind = Vec::new();
         for segment in segments {
@@ -357,7 +382,7 @@ impl Streamlet {
         }
     }
 
-    pub(crate) fn remove_segments(&self, places: &[(i64, u64)]) {
+    pub(crate) fn remove_segments(&self, places: &[SegmentPlace]) {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         places.iter().for_each(|place| {
             segments.remove(place);
@@ -365,16 +390,16 @@ impl Streamlet {
     }
 
     /// The number of a group that is about to be made.
-    pub(crate) fn new_group(&self) -> u64 {
-        self.next_group.fetch_add(1, Ordering::SeqCst)
+    pub(crate) fn new_group(&self) -> GroupIx {
+        GroupIx(self.next_group.fetch_add(1, Ordering::SeqCst))
     }
 
     /// All groups that were made, or are being made, are below.
-    pub(crate) fn next_group(&self) -> u64 {
-        self.next_group.load(Ordering::SeqCst)
+    pub(crate) fn next_group(&self) -> GroupIx {
+        GroupIx(self.next_group.load(Ordering::SeqCst))
     }
 
-    pub(crate) fn next_key(&self, group: u64, index: u32) -> SegmentKey {
+    pub(crate) fn next_key(&self, group: GroupIx, index: SegmentIx) -> SegmentKey {
         let (stream, streamlet) = (self.stream.id, self.index);
         SegmentKey { stream, streamlet, group, index, epoch: self.shared.next_epoch() }
     }

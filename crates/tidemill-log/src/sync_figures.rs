@@ -1,4 +1,4 @@
-//! How many syncs there were, and how long they took.
+//! The number of syncs and their durations.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,12 +19,12 @@ pub struct SyncFigures {
     pub classes: Vec<(u64, u64)>,
     /// Those that took longer than the last bound.
     pub longer: u64,
-    /// How long all of them took, in microseconds.
+    /// The duration of all syncs together, in microseconds.
     pub total_us: u64,
 }
 
 impl SyncFigures {
-    /// How many there were.
+    /// The number of syncs.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.longer + self.classes.iter().map(|(_, count)| count).sum::<u64>()

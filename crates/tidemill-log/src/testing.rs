@@ -1,6 +1,6 @@
 //! Chunks for tests, and a segment with one.
 
-use crate::{AppendHow, Log, LogOptions, StreamSpec, Streamlet, segment::Segment};
+use crate::{AppendOptions, Log, LogOptions, StreamSpec, Streamlet, segment::Segment};
 use std::{path::Path, sync::Arc};
 use tidemill_env::World;
 use tidemill_wire::chunk::crc32c;
@@ -11,7 +11,7 @@ pub(crate) fn unsynced(world: &World) -> (Log, Arc<Streamlet>, Arc<Segment>) {
     let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
     let log = Log::open(world, Path::new("/log"), options).unwrap();
     let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
-    streamlet.append(&batch(1), AppendHow::default()).unwrap().on_durable(Box::new(|_| ()));
+    streamlet.append(&batch(1), AppendOptions::default()).unwrap().on_durable(Box::new(|_| ()));
     let segment = Arc::clone(streamlet.segments().values().next().unwrap());
     (log, streamlet, segment)
 }
@@ -65,7 +65,7 @@ pub(crate) fn batch_with(value: &[u8]) -> Vec<u8> {
     Batch { value: value.to_vec(), ..Batch::of(1) }.bytes()
 }
 
-/// What [`batch_with`] put into a chunk.
+/// The value that [`batch_with`] put into a chunk.
 pub(crate) fn value(chunk: &[u8]) -> &[u8] {
     &chunk[68..]
 }

@@ -10,8 +10,8 @@ use tidemill_types::{ByteSize, Micros, Span};
 
 mod crash;
 mod damage;
-mod keep;
-mod served;
+mod outgoing;
+mod retention;
 
 const FOLDER: &str = "/log";
 
@@ -48,7 +48,7 @@ fn reopened(sim: &SimWorld) -> (Log, Arc<Streamlet>) {
 }
 
 fn put(streamlet: &Arc<Streamlet>, value: &[u8]) -> Result<Append, AppendError> {
-    streamlet.append(&batch_with(value), AppendHow::default())
+    streamlet.append(&batch_with(value), AppendOptions::default())
 }
 
 /// All visible chunks from an offset on, by reads of at most `max_bytes`.
@@ -121,7 +121,7 @@ fn chunks_of_many_records_are_found_by_any_of_their_offsets() {
     for count in (1..60).map(|it| it * 7 % 50 + 1) {
         let made = streamlet.append(
             &Batch { value: vec![1; 3000], ..Batch::of(count) }.bytes(),
-            AppendHow { leader_epoch: 5, ..AppendHow::default() },
+            AppendOptions { leader_epoch: LeaderEpoch(5), ..AppendOptions::default() },
         );
         let made = made.unwrap();
         bases.push(made.base_offset..=made.last_offset);
@@ -166,8 +166,8 @@ fn several_groups_are_one_run_of_offsets_whatever_their_number() {
         }
         for lane in 0..6 {
             let text = format!("{round}-{lane}-{}", "x".repeat(400)).into_bytes();
-            let how = AppendHow { lane, leader_epoch: 0 };
-            let append = streamlet.append(&batch_with(&text), how).unwrap();
+            let options = AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) };
+            let append = streamlet.append(&batch_with(&text), options).unwrap();
             assert_eq!(append.base_offset, wanted.len() as i64);
             wanted.push(text);
         }
@@ -192,7 +192,7 @@ fn row_33_a_producers_own_base_offset_never_matters() {
         let (log, streamlet) = started(&sim, spec());
         let mut first = Batch { value: b"first".to_vec(), ..Batch::of(5) }.bytes();
         first[..8].copy_from_slice(&own.to_be_bytes());
-        let append = streamlet.append(&first, AppendHow::default()).unwrap();
+        let append = streamlet.append(&first, AppendOptions::default()).unwrap();
         assert_eq!((append.base_offset, append.last_offset), (0, 4));
         append.on_durable(Box::new(|it| it.unwrap()));
         put(&streamlet, b"healthy").unwrap().on_durable(Box::new(|it| it.unwrap()));
@@ -241,8 +241,8 @@ fn appended_by_threads(journal: Journal, memory_bytes: u64) {
             let body = move || {
                 for index in 0..100 {
                     let text = format!("{lane} {index} {}", "y".repeat(300));
-                    let how = AppendHow { lane, leader_epoch: 0 };
-                    let append = streamlet.append(&batch_with(text.as_bytes()), how).unwrap();
+                    let options = AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) };
+                    let append = streamlet.append(&batch_with(text.as_bytes()), options).unwrap();
                     let offset = append.base_offset;
                     if index % 10 == 9 {
                         append.wait().unwrap();
@@ -345,11 +345,11 @@ fn streams_are_made_changed_and_removed() {
 fn chunks_over_the_limit_and_lies_are_refused_and_change_nothing() {
     let sim = World::simulated(1);
     let (log, streamlet) = started(&sim, StreamSpec { max_chunk_bytes: ByteSize(1024), ..spec() });
-    let big = streamlet.append(&batch_with(&[0; 1024]), AppendHow::default());
+    let big = streamlet.append(&batch_with(&[0; 1024]), AppendOptions::default());
     assert!(matches!(big, Err(AppendError::TooLarge { max: 1024, .. })));
     let mut lie = batch_with(b"x");
     lie[68] ^= 1;
-    let lie = streamlet.append(&lie, AppendHow::default());
+    let lie = streamlet.append(&lie, AppendOptions::default());
     assert!(matches!(lie, Err(AppendError::Chunk(ChunkError::Crc { .. }))));
     assert_eq!(streamlet.end_offset(), 0);
     let larger = ByteSize(300 << 10);
@@ -368,17 +368,23 @@ fn times_are_found_by_chunk() {
     let (log, streamlet) = started(&sim, StreamSpec { active_groups: 2, ..spec() });
     for index in 0..200i64 {
         let made = Batch { timestamp_ms: index * 10, value: vec![0; 900], ..Batch::of(2) };
-        let how = AppendHow { lane: index as u64, leader_epoch: 0 };
-        streamlet.append(&made.bytes(), how).unwrap().on_durable(Box::new(|it| it.unwrap()));
+        let options = AppendOptions { order_key: index as u64, leader_epoch: LeaderEpoch(0) };
+        streamlet.append(&made.bytes(), options).unwrap().on_durable(Box::new(|it| it.unwrap()));
     }
     assert_eq!(streamlet.offset_for_time(0).unwrap(), None, "nothing is visible yet");
     log.sync();
-    for (time, wanted) in [(-5, (0, 0)), (0, (0, 0)), (5, (2, 10)), (1990, (398, 1990))] {
+    for (time, (offset, max_timestamp_ms)) in
+        [(-5, (0, 0)), (0, (0, 0)), (5, (2, 10)), (1990, (398, 1990))]
+    {
+        let wanted = ChunkTime { offset, max_timestamp_ms };
         assert_eq!(streamlet.offset_for_time(time).unwrap(), Some(wanted), "{time}");
     }
     assert_eq!(streamlet.offset_for_time(1991).unwrap(), None);
     log.get("s").unwrap().delete_records(&streamlet, 101).unwrap();
-    assert_eq!(streamlet.offset_for_time(0).unwrap(), Some((101, 500)));
+    assert_eq!(
+        streamlet.offset_for_time(0).unwrap(),
+        Some(ChunkTime { offset: 101, max_timestamp_ms: 500 })
+    );
 }
 
 #[test]
@@ -392,8 +398,8 @@ fn a_repeated_append_waits_for_the_first_one() {
     };
     let chunk = Batch { value: vec![5; 10], ..Batch::of(3) }.bytes();
     let head = ChunkHead::check(&chunk).unwrap();
-    let how = AppendHow { leader_epoch: 7, ..AppendHow::default() };
-    let first = streamlet.append_checked(&head, &chunk, how).unwrap();
+    let options = AppendOptions { leader_epoch: LeaderEpoch(7), ..AppendOptions::default() };
+    let first = streamlet.append_checked(&head, &chunk, options).unwrap();
     // The retry comes before the first answer's notice is asked for, and once more after it.
     streamlet.on_visible(first.last_offset, note("retry"));
     first.on_durable(note("first"));
@@ -412,7 +418,7 @@ fn a_repeated_append_waits_for_the_first_one() {
     let stored = read_all(&streamlet, 0, 1 << 20).unwrap();
     let stored = ChunkHead::check(&stored[0]).unwrap();
     assert_eq!((stored.base_offset, stored.last_offset(), stored.leader_epoch), (0, 2, 7));
-    let short = streamlet.append_checked(&head, &chunk[..70], how);
+    let short = streamlet.append_checked(&head, &chunk[..70], options);
     assert!(matches!(short, Err(AppendError::Chunk(ChunkError::Short { .. }))));
     // What the disk gives up, all who wait are told of.
     put(&streamlet, b"lost").unwrap().on_durable(note("lost"));

@@ -1,10 +1,10 @@
-//! Walks over the chunks in a segment's file, and believes nothing it reads.
+//! A walk over the chunks in a segment's file, which trusts no byte of it.
 //!
-//! Invariants: what it returns has been checked, reference and chunk; it reads at most the file,
+//! Invariants: every chunk it returns was checked, reference and bytes; it reads at most the file,
 //! and holds one block of it.
 
 use crate::{
-    blocks::{self, Blocks},
+    block_pool::{self, BlockPool},
     format::{ChunkRef, REF_BYTES},
     ids::SegmentKey,
 };
@@ -27,7 +27,7 @@ pub(crate) struct Walker {
     ahead: u64,
     block_start: u64,
     block: Bytes,
-    blocks: Option<Arc<Blocks>>,
+    blocks: Option<Arc<BlockPool>>,
 }
 
 impl Walker {
@@ -48,8 +48,8 @@ impl Walker {
         Ok(walker)
     }
 
-    /// Takes memory for what it reads from there.
-    pub(crate) fn with_blocks(mut self, blocks: &Arc<Blocks>) -> Self {
+    /// Takes memory for blocks from this pool.
+    pub(crate) fn with_blocks(mut self, blocks: &Arc<BlockPool>) -> Self {
         self.blocks = Some(Arc::clone(blocks));
         self
     }
@@ -83,7 +83,7 @@ impl Walker {
             let fill = |block: &mut [u8]| self.file.read_full_at(position, block);
             self.block = match &self.blocks {
                 Some(blocks) => blocks.filled(want, fill)?,
-                None => blocks::fresh(want, fill)?,
+                None => block_pool::fresh(want, fill)?,
             };
             self.block_start = position;
         }
@@ -92,13 +92,13 @@ impl Walker {
         Ok(self.block.slice(from..to))
     }
 
-    /// Whether what stands at this place was read already.
+    /// True if the block in memory has the reference at this position.
     pub(crate) fn holds(&self, position: u64) -> bool {
         let ahead = position.checked_sub(self.block_start);
         ahead.is_some_and(|it| it + (REF_BYTES as u64) <= self.block.len() as u64)
     }
 
-    /// Forgets what was read: the file may have changed since.
+    /// Drops the block: the file may have changed since it was read.
     pub(crate) fn forget(&mut self) {
         self.block = Bytes::new();
     }

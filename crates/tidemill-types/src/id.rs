@@ -23,6 +23,7 @@
 //! | [`ProducerId`], [`ProducerEpoch`] | an idempotent producer and its generation (KIP-98) | 0 |
 //! | [`StreamletIx`] | a streamlet within its stream: Kafka's partition | 0 |
 //! | [`GroupIx`] | a group within its streamlet | 0 |
+//! | [`SegmentIx`] | a segment within its group | 0 |
 //! | [`Offset`] | a record within its streamlet | 0 |
 
 use serde::{Deserialize, Serialize};
@@ -119,8 +120,8 @@ index!(
     StreamletIx
 );
 index!(
-    /// A group within its streamlet: the run of segments that one producer fills.
-    GroupIx
+    /// A segment within its group.
+    SegmentIx
 );
 
 id!(
@@ -142,6 +143,11 @@ id!(
 id!(
     /// One opening of a data folder by a process. A folder's lives are numbered from 1.
     Life(u32)
+);
+id!(
+    /// A group within its streamlet: a run of segments that are filled one after another. Numbers
+    /// grow, with gaps where the log was opened again.
+    GroupIx(u64)
 );
 id!(
     /// One use of a segment file. A recycled file has a new epoch, so an old reference never reads it.

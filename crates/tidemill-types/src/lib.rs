@@ -11,7 +11,7 @@ pub mod units;
 
 pub use id::{
     CheckpointNumber, Cycle, GroupIx, Incarnation, LaneIx, LayoutVersion, LeaderEpoch, Life,
-    LinkIx, NodeId, Offset, ProcessIx, ProducerEpoch, ProducerId, SegmentEpoch, SliceId, SliceKey,
-    StageIx, StreamletIx, WorkerId,
+    LinkIx, NodeId, Offset, ProcessIx, ProducerEpoch, ProducerId, SegmentEpoch, SegmentIx, SliceId,
+    SliceKey, StageIx, StreamletIx, WorkerId,
 };
 pub use units::{ByteSize, Micros, Span};

@@ -14,6 +14,7 @@
 //! accepted has as many offsets as records.
 
 use crc_fast::CrcAlgorithm;
+pub use tidemill_types::LeaderEpoch;
 
 #[cfg(test)]
 mod tests;
@@ -290,10 +291,10 @@ pub fn seal(chunk: &mut [u8], head: &ChunkHead) {
 
 /// Writes the log's base offset and leader epoch into a chunk; the CRC does not cover them.
 /// Bytes too short for a head stay as they are.
-pub fn stamp(chunk: &mut [u8], base_offset: i64, leader_epoch: i32) {
+pub fn stamp(chunk: &mut [u8], base_offset: i64, leader_epoch: LeaderEpoch) {
     if chunk.len() >= CHUNK_HEAD_BYTES {
         chunk[..8].copy_from_slice(&base_offset.to_be_bytes());
-        chunk[12..16].copy_from_slice(&leader_epoch.to_be_bytes());
+        chunk[12..16].copy_from_slice(&leader_epoch.0.to_be_bytes());
     }
 }
 

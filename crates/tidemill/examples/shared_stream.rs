@@ -17,8 +17,8 @@ use std::{
     },
 };
 use tidemill::log::{
-    AppendHow, CHUNK_HEAD_BYTES, ChunkHead, GroupCursor, GroupProgress, Log, LogOptions, ReadLimit,
-    StreamSpec, Streamlet, World,
+    AppendOptions, CHUNK_HEAD_BYTES, ChunkHead, GroupCursor, GroupProgress, Log, LogOptions,
+    ReadLimit, StreamSpec, Streamlet, World,
     records::{ChunkBuilder, Compression, Header, Records, inflate},
 };
 
@@ -60,7 +60,7 @@ fn fill(streamlet: &Arc<Streamlet>, first: u64, count: u64) -> Outcome<()> {
         }
         let chunk = builder.finish().ok_or("a chunk has records")?;
         streamlet
-            .append(&chunk, AppendHow { lane: lane as u64, ..AppendHow::default() })?
+            .append(&chunk, AppendOptions { order_key: lane as u64, ..AppendOptions::default() })?
             .wait()?;
     }
     Ok(())

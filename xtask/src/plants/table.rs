@@ -53,7 +53,7 @@ const PLANTS: &[Plant] = &[
         name: "name-not-synced",
         what: "The folder of a new segment is not synced: after a power cut the file has no name.",
         package: "tidemill-log",
-        file: "crates/tidemill-log/src/shared.rs",
+        file: "crates/tidemill-log/src/core.rs",
         changes: &[(
             "        self.world.disk.sync_dir(folder)?;\n        self.world.disk.sync_dir(&self.pool_folder)\n",
             "        let _ = folder;\n        Ok(())\n",
@@ -83,7 +83,7 @@ const PLANTS: &[Plant] = &[
         name: "unknown-folder-deleted",
         what: "A stream's folder whose metadata are gone is emptied when the log is opened.",
         package: "tidemill-log",
-        file: "crates/tidemill-log/src/log/opening.rs",
+        file: "crates/tidemill-log/src/log/startup.rs",
         changes: &[(
             "            return Err(damaged(\"it has files and no metadata\"));\n",
             "            self.finish_deletion(folder, &files)?;\n            return Ok(None);\n",
@@ -94,7 +94,7 @@ const PLANTS: &[Plant] = &[
         name: "producers-told-first",
         what: "Producers hear that a chunk counts before readers that wait for it do.",
         package: "tidemill-log",
-        file: "crates/tidemill-log/src/progress.rs",
+        file: "crates/tidemill-log/src/offset_tracker.rs",
         changes: &[(
             "        self.data.into_iter().for_each(|notice| notice());\n        self.durable.into_iter().for_each(|(notice, outcome)| notice(outcome));\n",
             "        self.durable.into_iter().for_each(|(notice, outcome)| notice(outcome));\n        self.data.into_iter().for_each(|notice| notice());\n",
@@ -208,7 +208,7 @@ const PLANTS: &[Plant] = &[
         name: "sent-unchecked",
         what: "A long chunk is sent as it stands in its file, whatever became of it.",
         package: "tidemill-log",
-        file: "crates/tidemill-log/src/read/served.rs",
+        file: "crates/tidemill-log/src/read/outgoing_chunk.rs",
         changes: &[("count == into.len() && self.reference.accepts(into)", "count == into.len()")],
         caught_by: &["row_20_damage_is_found_when_a_chunk_is_sent_and_then_told"],
     },

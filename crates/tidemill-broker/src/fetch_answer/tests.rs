@@ -4,10 +4,10 @@ use super::*;
 use proptest::prelude::*;
 use tidemill_wire::kafka::{ApiKey, Message, message::FetchResponseData, read_response_head, text};
 
-fn bytes_of(parts: &[Served]) -> Vec<u8> {
+fn bytes_of(parts: &[OutgoingChunk]) -> Vec<u8> {
     let bytes = parts.iter().map(|part| match part {
-        Served::Memory(bytes) => bytes.clone(),
-        Served::File(chunk) => chunk.read().unwrap(),
+        OutgoingChunk::Memory(bytes) => bytes.clone(),
+        OutgoingChunk::File(chunk) => chunk.read().unwrap(),
     });
     bytes.flatten().collect()
 }
@@ -25,7 +25,10 @@ fn partition() -> impl Strategy<Value = PartitionAnswer> {
             let one = |(producer_id, first_offset)| Aborted { producer_id, first_offset };
             list.into_iter().map(one).collect()
         }),
-        chunks: sizes.into_iter().map(|it| Served::Memory(vec![it as u8; it].into())).collect(),
+        chunks: sizes
+            .into_iter()
+            .map(|it| OutgoingChunk::Memory(vec![it as u8; it].into()))
+            .collect(),
         offsets: 0..0,
     })
 }

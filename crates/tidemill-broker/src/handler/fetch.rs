@@ -92,9 +92,9 @@ pub(crate) async fn begin(
                 );
                 session.set_committed(how.committed);
                 if broker.sessions.resized(id, session.weight()) {
-                    session.look_where_it_moved(broker.log.moves_of_starts());
+                    session.look_where_it_moved(broker.log.start_moves());
                     let mut found = wait(&mut session, &mut how).await;
-                    session.add_moved(&mut found, broker.log.moves_of_starts());
+                    session.add_moved(&mut found, broker.log.start_moves());
                     (ErrorCode::None, id, session.tell(found, false))
                 } else {
                     (ErrorCode::FetchSessionIdNotFound, 0, Vec::new())

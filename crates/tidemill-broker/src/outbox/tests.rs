@@ -5,14 +5,14 @@ use crate::tests::client::chunk;
 use std::{os::unix::fs::FileExt, path::Path, task::Poll};
 use tempfile::TempDir;
 use tidemill_env::World;
-use tidemill_log::{AppendHow, Fsync, Log, LogOptions, ReadCursor, ReadLimit, StreamSpec};
+use tidemill_log::{AppendOptions, Fsync, Log, LogOptions, ReadCursor, ReadLimit, StreamSpec};
 use tidemill_types::ByteSize;
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
 const CHUNKS: usize = 20;
 
 /// Chunks of 2 MB each, all to be sent out of one file: more than two sockets hold.
-fn filled() -> (TempDir, Log, Vec<Served>) {
+fn filled() -> (TempDir, Log, Vec<OutgoingChunk>) {
     let folder = tempfile::tempdir().unwrap();
     let options =
         LogOptions { memory_bytes: ByteSize(0), fsync: Fsync::Os, ..LogOptions::default() };
@@ -25,11 +25,11 @@ fn filled() -> (TempDir, Log, Vec<Served>) {
     let streamlet = log.create("s", spec).unwrap().streamlet(0).unwrap();
     for index in 0..CHUNKS {
         let value = char::from(b'a' + index as u8).to_string().repeat(2_000_000);
-        streamlet.append(&chunk(&[&value]), AppendHow::default()).unwrap().wait().unwrap();
+        streamlet.append(&chunk(&[&value]), AppendOptions::default()).unwrap().wait().unwrap();
     }
     let limit = ReadLimit { max_bytes: usize::MAX, ..ReadLimit::default() };
     let found = streamlet.read_to_send(&mut ReadCursor::default(), 0, limit).unwrap().chunks;
-    assert!(found.len() == CHUNKS && found.iter().all(|it| matches!(it, Served::File(_))));
+    assert!(found.len() == CHUNKS && found.iter().all(|it| matches!(it, OutgoingChunk::File(_))));
     (folder, log, found)
 }
 
@@ -49,7 +49,7 @@ fn damage_the_last(folder: &Path) {
 
 /// What a client gets that begins to read only when all that fits is on its way, and then
 /// `meanwhile` happens; and how the sending ended.
-async fn sent(parts: Vec<Served>, meanwhile: impl FnOnce()) -> (Vec<u8>, io::Result<()>) {
+async fn sent(parts: Vec<OutgoingChunk>, meanwhile: impl FnOnce()) -> (Vec<u8>, io::Result<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (_reading, writing) = listener.accept().await.unwrap().0.into_split();
@@ -90,7 +90,7 @@ async fn a_slow_client_gets_it_all() {
 #[tokio::test]
 async fn row_20_what_is_damaged_while_a_client_takes_its_time_is_not_sent() {
     let (folder, _log, parts) = filled();
-    let bytes: usize = parts.iter().map(Served::len).sum();
+    let bytes: usize = parts.iter().map(OutgoingChunk::len).sum();
     let (got, ended) = sent(parts, || damage_the_last(folder.path())).await;
     let error = ended.unwrap_err();
     assert!(error.to_string().contains(".seg"), "{error}");

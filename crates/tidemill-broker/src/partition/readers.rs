@@ -7,7 +7,7 @@
 use super::{Partition, UNKNOWN, books::Turn};
 use crate::fetch_answer::Aborted;
 use std::sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering};
-use tidemill_log::{Interest, OnData};
+use tidemill_log::{DataSubscription, OnData};
 use tidemill_wire::kafka::ErrorCode;
 
 /// The offset that nobody waits for: readers there are told when a streamlet ends.
@@ -15,7 +15,7 @@ const NEVER: i64 = i64::MAX - 1;
 
 /// A reader that waits; it is forgotten when this is dropped.
 pub(crate) struct Readable {
-    _log: Interest,
+    _log: DataSubscription,
     stable: Option<(Weak<Partition>, Turn)>,
 }
 

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tidemill_wire::{
-    chunk::{ChunkHead, stamp},
+    chunk::{ChunkHead, LeaderEpoch, stamp},
     kafka::{ApiKey, ErrorCode, KafkaUuid, RequestHead, message::*, text},
     records::{Records, inflate},
 };
@@ -150,7 +150,7 @@ impl FakeLog {
 impl FakeStreamlet {
     fn put(&mut self, mut chunk: Vec<u8>) {
         let records = ChunkHead::read(&chunk).map_or(1, |head| i64::from(head.record_count));
-        stamp(&mut chunk, self.end, 3);
+        stamp(&mut chunk, self.end, LeaderEpoch(3));
         self.end += records;
         self.chunks.push(chunk);
     }

@@ -32,7 +32,7 @@ fn of_one(
         StartSpec::Time(time) => {
             let found = streamlet.offset_for_time(time.0.div_euclid(1000));
             let found = found.map_err(|error| error.to_string())?;
-            found.map_or(end, |(offset, _)| offset)
+            found.map_or(end, |it| it.offset)
         }
         StartSpec::Group(group) => {
             let start = committed.map_or(first, |it| it.max(first));

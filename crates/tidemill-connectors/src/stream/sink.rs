@@ -25,8 +25,8 @@ use std::{
 use tidemill_env::{World, has_no_room};
 use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_log::{
-    AppendError, AppendHow, Log, LogError, ReadCursor, ReadLimit, Stream, StreamSpec, Streamlet,
-    is_stream_name,
+    AppendError, AppendOptions, Log, LogError, ReadCursor, ReadLimit, Stream, StreamSpec,
+    Streamlet, is_stream_name,
 };
 use tidemill_types::{Cycle, job::StreamSinkSpec};
 use tidemill_wire::{
@@ -277,7 +277,7 @@ impl StreamSink {
         let chunk = pending.chunk(&mut self.builder, rows, marks, now_ms);
         let Some(chunk) = chunk.map_err(|error| self.failed(error))? else { return Ok(()) };
         // One lane: the chunks of a job keep their order.
-        let how = AppendHow { lane: self.run, leader_epoch: 0 };
+        let how = AppendOptions { order_key: self.run, ..AppendOptions::default() };
         let append = streamlet.append(&chunk, how).map_err(|error| match error {
             AppendError::TooLarge { .. } => {
                 let name = &self.spec.name;

@@ -13,7 +13,7 @@ fn however_many_wait_no_more_are_synced_together_than_files_may_be_open() {
     let work = || (Arc::clone(&streamlet), Arc::clone(&segment));
     (0..1_100).for_each(|_| shared.committer.push(work()));
     let taken = || match shared.committer.next(shared) {
-        Some(Task::Sync(round)) => round.len(),
+        Some(SyncTask::Sync(round)) => round.len(),
         _ => 0,
     };
     for count in [TOGETHER_MAX, TOGETHER_MAX, 100] {

@@ -4,12 +4,18 @@ use super::*;
 use crate::testing::batch;
 
 fn key() -> SegmentKey {
-    SegmentKey { stream: StreamId([7; 16]), streamlet: 3, group: 9, index: 1, epoch: 5 }
+    SegmentKey {
+        stream: StreamId([7; 16]),
+        streamlet: StreamletIx(3),
+        group: GroupIx(9),
+        index: SegmentIx(1),
+        epoch: SegmentEpoch(5),
+    }
 }
 
 fn reference() -> ChunkRef {
     let head = ChunkHead::check(&batch(4)).unwrap();
-    ChunkRef::of(&head, (head.base_offset, head.leader_epoch), 1_700_000_000, 4096, 12)
+    ChunkRef::of(&head, head.base_offset, LeaderEpoch(head.leader_epoch), 1_700_000_000, 4096, 12)
 }
 
 #[test]
@@ -31,8 +37,8 @@ fn a_head_survives_damage_to_one_of_its_copies() {
 #[test]
 fn the_later_mark_counts_and_a_torn_one_does_not() {
     let mut block = vec![0; 4096];
-    assert_eq!(Mark::decode(&block, &key()), None);
-    let mark = |sequence| Mark {
+    assert_eq!(SegmentMark::decode(&block, &key()), None);
+    let mark = |sequence| SegmentMark {
         sequence,
         position: 4096 + sequence * 64,
         first: 1,
@@ -48,10 +54,14 @@ fn the_later_mark_counts_and_a_torn_one_does_not() {
         let (at, bytes) = mark(sequence).encode(&key());
         block[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);
     }
-    assert_eq!(Mark::decode(&block, &key()), Some(mark(8)));
+    assert_eq!(SegmentMark::decode(&block, &key()), Some(mark(8)));
     block[MARKS[0] + 20] ^= 1;
-    assert_eq!(Mark::decode(&block, &key()), Some(mark(7)));
-    assert_eq!(Mark::decode(&block, &SegmentKey { epoch: 6, ..key() }), None, "an earlier life");
+    assert_eq!(SegmentMark::decode(&block, &key()), Some(mark(7)));
+    assert_eq!(
+        SegmentMark::decode(&block, &SegmentKey { epoch: SegmentEpoch(6), ..key() }),
+        None,
+        "an earlier life"
+    );
 }
 
 #[test]
@@ -61,10 +71,10 @@ fn row_21_a_reference_is_good_at_its_own_place_only() {
     assert_eq!(ChunkRef::decode(&bytes, &key(), 8200), None);
     for other in [
         SegmentKey { stream: StreamId([8; 16]), ..key() },
-        SegmentKey { streamlet: 4, ..key() },
-        SegmentKey { group: 8, ..key() },
-        SegmentKey { index: 0, ..key() },
-        SegmentKey { epoch: 4, ..key() },
+        SegmentKey { streamlet: StreamletIx(4), ..key() },
+        SegmentKey { group: GroupIx(8), ..key() },
+        SegmentKey { index: SegmentIx(0), ..key() },
+        SegmentKey { epoch: SegmentEpoch(4), ..key() },
     ] {
         assert_eq!(ChunkRef::decode(&bytes, &other, 8192), None);
     }
@@ -82,7 +92,7 @@ fn a_reference_accepts_its_own_chunk_alone() {
     assert!(reference().accepts(&chunk));
     assert!(!reference().accepts(&batch(5)));
     let mut stamped = chunk.clone();
-    tidemill_wire::chunk::stamp(&mut stamped, 1, -1);
+    tidemill_wire::chunk::stamp(&mut stamped, 1, LeaderEpoch(-1));
     assert!(!reference().accepts(&stamped), "the chunk's checksum does not see this, ours does");
     assert!(!reference().accepts(&chunk[..70]));
 }

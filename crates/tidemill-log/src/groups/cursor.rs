@@ -2,14 +2,15 @@
 
 use crate::{
     error::ReadError,
-    read::{Head, How, Lane, ReadLimit, lost},
+    read::{EntryState, ReadLimit, ReadMode, SegmentReader, lost},
     segment::Segment,
     streamlet::Streamlet,
 };
 use bytes::Bytes;
 use std::sync::{Arc, PoisonError};
+use tidemill_types::{GroupIx, SegmentIx};
 
-/// What a read of a group found.
+/// The result of a read of a group.
 #[derive(Clone, Debug)]
 pub struct GroupChunks {
     /// Chunks in the order in which the group has them: offsets grow, with gaps where other groups
@@ -19,16 +20,23 @@ pub struct GroupChunks {
     pub ended: bool,
 }
 
+/// The last segment that a consumer has read to its end, and the offset after it.
+#[derive(Clone, Copy)]
+struct SegmentEnd {
+    index: SegmentIx,
+    end: i64,
+}
+
 /// A group that a consumer has taken. Dropping it lets the group go; another consumer gets it then,
 /// from where it was last acknowledged.
 pub struct GroupCursor {
     streamlet: Arc<Streamlet>,
     application: Arc<str>,
-    group: u64,
+    group: GroupIx,
     /// The segment that is read.
-    lane: Option<Lane>,
+    reader: Option<SegmentReader>,
     /// The last segment that was read to its end, and the offset after it.
-    behind: Option<(u32, i64)>,
+    behind: Option<SegmentEnd>,
     /// Chunks that end below this are behind.
     next: i64,
     ended: bool,
@@ -50,14 +58,14 @@ impl GroupCursor {
     pub(super) fn new(
         streamlet: &Arc<Streamlet>,
         application: &Arc<str>,
-        group: u64,
+        group: GroupIx,
         next: i64,
     ) -> Self {
         Self {
             streamlet: Arc::clone(streamlet),
             application: Arc::clone(application),
             group,
-            lane: None,
+            reader: None,
             behind: None,
             next,
             ended: false,
@@ -70,7 +78,7 @@ impl GroupCursor {
 
     /// The group's number in its streamlet.
     #[must_use]
-    pub fn group(&self) -> u64 {
+    pub fn group(&self) -> GroupIx {
         self.group
     }
 
@@ -88,19 +96,19 @@ impl GroupCursor {
         ended
     }
 
-    /// Goes on at the first chunk of the group that ends at `offset` or after it: past what a read
-    /// said is damaged or missing. Never back.
+    /// Goes on at the first chunk of the group that ends at `offset` or after it, past damaged or
+    /// missing chunks. Never goes back.
     pub fn skip_to(&mut self, offset: i64) {
         self.next = self.next.max(offset);
     }
 
-    /// Reads the next visible chunks of the group; `limit.below` counts too. No chunks and not
-    /// ended: the rest is not there yet; [`Streamlet::on_data`] at the high watermark tells.
+    /// Reads the next visible chunks of the group, within `limit`. If there are none and the group
+    /// has not ended, wait with [`Streamlet::on_data`] at the high watermark.
     ///
     /// # Errors
-    /// What stands there is damaged, missing or unreadable, or went by retention
-    /// ([`ReadError::OutOfRange`], once; the next read goes on at the start). Chunks that are good
-    /// before that are returned first. [`Self::skip_to`] goes past it.
+    /// The next chunk is damaged, missing, unreadable, or deleted by retention
+    /// ([`ReadError::OutOfRange`], once; the next read goes on at the start). Good chunks before it
+    /// are returned first. [`Self::skip_to`] goes past it.
     pub fn read(&mut self, limit: ReadLimit) -> Result<GroupChunks, ReadError> {
         let mut found = GroupChunks { chunks: Vec::new(), ended: false };
         match self.read_into(&mut found.chunks, limit) {
@@ -113,25 +121,27 @@ impl GroupCursor {
 
     fn read_into(&mut self, found: &mut Vec<Bytes>, limit: ReadLimit) -> Result<(), ReadError> {
         let (start, watermark) = {
-            let progress = self.streamlet.progress();
-            (progress.start(), progress.watermark())
+            let offsets = self.streamlet.offsets();
+            (offsets.start(), offsets.watermark())
         };
         let mut bytes = 0;
         while !self.ended {
-            let Some(lane) = &mut self.lane else {
+            let Some(reader) = &mut self.reader else {
                 if !self.next_segment(start)? {
                     break;
                 }
                 continue;
             };
             // Looked at first: of a sealed segment, what is there is all that will be.
-            let sealed = lane.segment.state().sealed;
-            if let Err(error) = lane.skip(&self.streamlet, self.next.max(start), How::default()) {
+            let sealed = reader.segment.state().sealed;
+            if let Err(error) =
+                reader.skip(&self.streamlet, self.next.max(start), ReadMode::default())
+            {
                 return Err(self.unreadable(start, watermark, error));
             }
-            match &lane.head {
-                Some(Head::Good(reference, chunk)) => {
-                    // Read in any case: this lane is not for those who send.
+            match &reader.head {
+                Some(EntryState::Good(reference, chunk)) => {
+                    // Read in any case: this reader is not for those who send.
                     let Some(chunk) = chunk else { break };
                     let room = bytes + chunk.len() <= limit.max_bytes
                         || (limit.at_least_one && found.is_empty());
@@ -141,10 +151,10 @@ impl GroupCursor {
                     bytes += chunk.len();
                     found.push(chunk.clone());
                     self.next = reference.last + 1;
-                    lane.go(lane.position + reference.entry_bytes());
+                    reader.go(reader.position + reference.entry_bytes());
                 }
-                Some(Head::Bad(later)) => {
-                    let end = lane.segment.range().1;
+                Some(EntryState::Bad(later)) => {
+                    let end = reader.segment.range().1;
                     let next = later.as_ref().map_or(end, |(_, reference)| reference.base);
                     if next > self.next.max(start) {
                         return Err(self.corrupt(next));
@@ -160,8 +170,9 @@ impl GroupCursor {
 
     /// The segment is read to its end.
     fn leave(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            self.behind = Some((lane.segment.key.index, lane.segment.range().1));
+        if let Some(reader) = self.reader.take() {
+            let segment = &reader.segment;
+            self.behind = Some(SegmentEnd { index: segment.key.index, end: segment.range().1 });
         }
     }
 
@@ -169,7 +180,7 @@ impl GroupCursor {
     fn next_segment(&mut self, start: i64) -> Result<bool, ReadError> {
         // Asked first: a complete group has all its segments already.
         let complete = self.streamlet.is_complete(self.group);
-        let from = self.behind.map_or(0, |(index, _)| index + 1);
+        let from = self.behind.map_or(SegmentIx(0), |it| SegmentIx(it.index.0 + 1));
         let of_group = |it: &&Arc<Segment>| it.key.group == self.group && it.key.index >= from;
         let segment = {
             let segments = self.streamlet.segments();
@@ -180,7 +191,7 @@ impl GroupCursor {
             return Ok(false);
         };
         let (first, _) = segment.range();
-        let expected = self.behind.map_or(0, |(_, end)| end);
+        let expected = self.behind.map_or(0, |it| it.end);
         // Segments that retention took from the front of the group are not missed.
         if segment.key.index != from && self.next.max(start) <= expected {
             return Err(ReadError::Missing {
@@ -190,26 +201,26 @@ impl GroupCursor {
                 next: first,
             });
         }
-        self.lane = Some(Lane::new(segment));
+        self.reader = Some(SegmentReader::new(segment));
         Ok(true)
     }
 
     fn corrupt(&self, next: i64) -> ReadError {
-        let lane = self.lane.as_ref().expect("it is being read");
+        let reader = self.reader.as_ref().expect("it is being read");
         ReadError::Corrupt {
             stream: Arc::clone(&self.streamlet.stream.name),
-            key: lane.segment.key,
-            path: lane.segment.path.clone(),
-            position: lane.position,
+            key: reader.segment.key,
+            path: reader.segment.path.clone(),
+            position: reader.position,
             offset: self.next,
             next: Some(next),
         }
     }
 
     fn unreadable(&mut self, start: i64, end: i64, error: std::io::Error) -> ReadError {
-        let lane = self.lane.take().expect("it is being read");
-        if !lane.segment.is_retired() {
-            return lost(&lane.segment, error);
+        let reader = self.reader.take().expect("it is being read");
+        if !reader.segment.is_retired() {
+            return lost(&reader.segment, error);
         }
         let start = self.streamlet.start_offset().max(start);
         let offset = std::mem::replace(&mut self.next, start);

@@ -36,7 +36,12 @@ fn open(sim: &SimWorld) -> Log {
 
 fn put(streamlet: &Arc<Streamlet>, lane: u64, number: u32, bytes: usize) -> Append {
     let text = format!("{lane} {number} {}", "x".repeat(bytes));
-    streamlet.append(&batch_with(text.as_bytes()), AppendHow { lane, leader_epoch: 0 }).unwrap()
+    streamlet
+        .append(
+            &batch_with(text.as_bytes()),
+            AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) },
+        )
+        .unwrap()
 }
 
 /// Lane and number of a chunk that [`put`] made.
@@ -109,7 +114,7 @@ fn everyone_at_once(active_groups: u32) {
                     }
                     for (lane, number) in chunks {
                         assert!(last.insert(lane, number) < Some(number), "in order");
-                        assert_eq!(seen.insert((lane, number), cursor.group()), None, "once");
+                        assert_eq!(seen.insert((lane, number), cursor.group().0), None, "once");
                     }
                     assert_eq!(cursor.acknowledge(), ended);
                     over.store(seen.len() as u64 == LANES * u64::from(EACH), Ordering::SeqCst);
@@ -166,7 +171,7 @@ fn only_what_is_durable_is_read_and_a_group_grows_while_it_is_held() {
     assert!(streamlet.next_groups("app", 0).unwrap().is_empty());
     assert_eq!(streamlet.next_groups("other", 9).unwrap().len(), 2, "each has its own turn");
     let more = streamlet.next_groups("app", 9).unwrap();
-    assert_eq!(more.iter().map(GroupCursor::group).collect::<Vec<_>>(), [1]);
+    assert_eq!(more.iter().map(GroupCursor::group).collect::<Vec<_>>(), [GroupIx(1)]);
     // A group ends when it is no longer active, though nothing was appended to it.
     log.alter("s", spec(1)).unwrap();
     log.sync();
@@ -176,7 +181,7 @@ fn only_what_is_durable_is_read_and_a_group_grows_while_it_is_held() {
     assert!(second.acknowledge() && !first.acknowledge());
     assert!(matches!(streamlet.forget_application("app"), Err(GroupError::Held(2))));
     drop((first, second));
-    assert_eq!(streamlet.group_progress("app").unwrap().done, BTreeSet::from([1]));
+    assert_eq!(streamlet.group_progress("app").unwrap().done, BTreeSet::from([GroupIx(1)]));
     streamlet.forget_application("app").unwrap();
     assert_eq!(streamlet.group_progress("app"), None);
 }
@@ -226,7 +231,7 @@ fn damage_and_missing_segments_are_told_and_can_be_passed() {
         let mut places = Vec::new();
         for number in 0..40 {
             let append = put(&streamlet, 0, number, 5000);
-            places.push((append.group, append.segment, append.position));
+            places.push((append.group.0, append.segment.0, append.position));
             append.on_durable(Box::new(|it| it.unwrap()));
         }
         log.sync();

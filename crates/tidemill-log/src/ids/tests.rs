@@ -18,15 +18,21 @@ fn ids_and_file_names_read_as_they_are_written() {
     assert_eq!(StreamId::parse(&stream.to_string()), Some(stream));
     assert_eq!(StreamId::parse("+0"), None);
     assert_eq!(StreamId::parse(&"A".repeat(32)), None);
-    let key = SegmentKey { stream, streamlet: 70_000, group: 1 << 40, index: 70_000, epoch: 1 };
+    let key = SegmentKey {
+        stream,
+        streamlet: StreamletIx(70_000),
+        group: GroupIx(1 << 40),
+        index: SegmentIx(70_000),
+        epoch: SegmentEpoch(1),
+    };
     let name = key.file_name();
-    let parsed = SegmentKey::parse_file_name(name.to_str().unwrap());
-    assert_eq!(parsed, Some((70_000, 1 << 40, 70_000)));
-    let last = SegmentKey { group: first_group(u32::MAX) + 9, ..key };
-    let parsed = SegmentKey::parse_file_name(last.file_name().to_str().unwrap());
-    assert_eq!(parsed, Some((70_000, last.group, 70_000)), "in any life");
-    assert_eq!(SegmentKey::parse_file_name("0-ffffffffffffffff-0.seg"), None);
-    assert_eq!(SegmentKey::parse_file_name("186a0-0-0.seg"), None, "no stream has so many");
-    assert_eq!(SegmentKey::parse_file_name("x.seg"), None);
-    assert_eq!(SegmentKey::parse_file_name("1-2-3-4.seg"), None);
+    let parsed = SegmentName::parse(name.to_str().unwrap());
+    assert_eq!(parsed, Some(key.name()));
+    let last = SegmentKey { group: GroupIx(first_group(Life(u32::MAX)).0 + 9), ..key };
+    let parsed = SegmentName::parse(last.file_name().to_str().unwrap());
+    assert_eq!(parsed, Some(last.name()), "in any life");
+    assert_eq!(SegmentName::parse("0-ffffffffffffffff-0.seg"), None);
+    assert_eq!(SegmentName::parse("186a0-0-0.seg"), None, "no stream has so many");
+    assert_eq!(SegmentName::parse("x.seg"), None);
+    assert_eq!(SegmentName::parse("1-2-3-4.seg"), None);
 }

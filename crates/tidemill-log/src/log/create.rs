@@ -6,7 +6,7 @@
 //! ```
 
 use super::Log;
-use crate::{error::LogError, meta, options::StreamSpec, shared::at, stream::Stream};
+use crate::{core::at, error::LogError, meta, options::StreamSpec, stream::Stream};
 use std::{
     collections::BTreeSet,
     io,
@@ -22,13 +22,13 @@ impl Log {
         asked: Vec<(String, StreamSpec)>,
     ) -> Vec<Result<Arc<Stream>, LogError>> {
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.together(asked.len()) {
-            Some(file_system) => self.create_together(asked, &*file_system),
+        match self.bulk_sync(asked.len()) {
+            Some(file_system) => self.create_in_bulk(asked, &*file_system),
             None => asked.into_iter().map(|(name, spec)| self.create_one(&name, spec)).collect(),
         }
     }
 
-    fn create_together(
+    fn create_in_bulk(
         &self,
         asked: Vec<(String, StreamSpec)>,
         file_system: &dyn FileSystem,
@@ -76,24 +76,24 @@ impl Log {
         disk.create_dir_all(folder).map_err(at(folder))?;
         let written = meta::prepare(disk, folder, &stream.core.meta(&Default::default(), false));
         if written.is_err() {
-            self.give_up(&stream);
+            self.discard(&stream);
         }
         written.map(|()| stream)
     }
 
-    /// After a sync that failed nothing is known of what it should have made durable.
+    /// Discards all streams after a failed sync: none of them is known to be durable.
     fn fail_all(&self, made: &mut [Result<Stream, LogError>], synced: io::Result<()>) {
         let Err(error) = synced else { return };
         for stream in made {
             let Ok(failed) = stream else { continue };
-            self.give_up(failed);
+            self.discard(failed);
             *stream = Err(self.not_synced(&error));
         }
     }
 
-    /// What was written of a stream goes again. What cannot be removed is a stream when the log
-    /// is opened, or is told of then.
-    pub(super) fn give_up(&self, stream: &Stream) {
+    /// Removes the files of a stream that was not made. Files that cannot be removed become a
+    /// stream or a finding at the next opening.
+    pub(super) fn discard(&self, stream: &Stream) {
         let disk = &*self.0.shared.world.disk;
         let folder = &stream.core.folder;
         let _left = meta::remove(disk, folder).and_then(|()| disk.remove_dir(folder));

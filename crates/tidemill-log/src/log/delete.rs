@@ -8,11 +8,11 @@
 
 use super::Log;
 use crate::{
+    core::{EmptiedFile, LogCore, at},
     error::LogError,
     meta::{self, StreamMeta},
     retention::retired,
     segment::Segment,
-    shared::{Emptied, Shared, at},
     stream::Stream,
 };
 use std::{
@@ -22,6 +22,7 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
 };
 use tidemill_env::{Disk, FileSystem};
+use tidemill_types::StreamletIx;
 
 impl Log {
     /// Removes a stream and its data. Appends that wait get [`crate::AppendError::Closed`]. A
@@ -47,11 +48,11 @@ impl Log {
         });
         let found: Vec<_> = found.collect();
         let streams: Vec<&Stream> = found.iter().flatten().map(|it| &**it).collect();
-        let together = match self.together(streams.len()) {
-            Some(file_system) => self.delete_together(&streams, &*file_system),
+        let in_bulk = match self.bulk_sync(streams.len()) {
+            Some(file_system) => self.delete_in_bulk(&streams, &*file_system),
             None => streams.iter().map(|_| None).collect(),
         };
-        let outcomes = together.into_iter().zip(streams);
+        let outcomes = in_bulk.into_iter().zip(streams);
         let outcomes = outcomes.map(|(it, stream)| it.unwrap_or_else(|| self.delete_one(stream)));
         let mut outcomes = outcomes.collect::<Vec<_>>().into_iter();
         let mut next = || outcomes.next().expect("one for each that was found");
@@ -66,30 +67,30 @@ impl Log {
     }
 
     fn delete_one(&self, stream: &Stream) -> Result<(), LogError> {
-        let marked = Going::of(stream).mark(&self.0.shared);
-        let segments = self.take_out(stream, marked)?;
-        stream.give_away(&segments)?;
+        let marked = Deletion::of(stream).mark(&self.0.shared);
+        let segments = self.detach(stream, marked)?;
+        stream.recycle_segments(&segments)?;
         remove(&*self.0.shared.world.disk, &stream.core.folder)
     }
 
-    /// There is nothing of those for which there was no room: one by one they have some that is kept,
-    /// and what the others leave.
-    fn delete_together(
+    /// None stands for a stream whose metadata found no room. One by one such streams can use the
+    /// disk reserve, and the room the others leave.
+    fn delete_in_bulk(
         &self,
         streams: &[&Stream],
         file_system: &dyn FileSystem,
     ) -> Vec<Option<Result<(), LogError>>> {
         let shared = &self.0.shared;
-        let empty = |(stream, marked): (&&Stream, Option<Result<(), Unmarked>>)| {
-            let segments = self.take_out(stream, marked?);
+        let empty = |(stream, marked): (&&Stream, Option<Result<(), MarkError>>)| {
+            let segments = self.detach(stream, marked?);
             let move_away = |it: Vec<Arc<Segment>>| shared.move_away(&retired(&it));
             Some(segments.and_then(|it| move_away(it).map_err(at(&stream.core.folder))))
         };
-        let marked = self.mark_together(streams, file_system);
+        let marked = self.mark_in_bulk(streams, file_system);
         let emptied: Vec<_> = streams.iter().zip(marked).map(empty).collect();
         let has_files = emptied.iter().flatten().flatten().any(|it| !it.is_empty());
         let synced = if has_files { file_system.sync() } else { Ok(()) };
-        let finish = |(stream, emptied): (&&Stream, Option<Result<Vec<Emptied>, LogError>>)| {
+        let finish = |(stream, emptied): (&&Stream, Option<Result<Vec<EmptiedFile>, LogError>>)| {
             Some(emptied?.and_then(|emptied| {
                 synced.as_ref().map_err(|error| self.not_synced(error))?;
                 shared.take_emptied(emptied);
@@ -100,22 +101,22 @@ impl Log {
     }
 
     /// Says of each that it is deleted, unless there is no room for that.
-    fn mark_together(
+    fn mark_in_bulk(
         &self,
         streams: &[&Stream],
         file_system: &dyn FileSystem,
-    ) -> Vec<Option<Result<(), Unmarked>>> {
+    ) -> Vec<Option<Result<(), MarkError>>> {
         let disk = &*self.0.shared.world.disk;
-        let going: Vec<_> = streams.iter().map(|it| Going::of(it)).collect();
+        let going: Vec<_> = streams.iter().map(|it| Deletion::of(it)).collect();
         let prepared: Vec<_> = going.iter().map(|it| it.prepare(disk)).collect();
         let first = file_system.sync();
-        let settle = |(going, prepared): (&Going<'_>, &Written)| match prepared {
+        let settle = |(going, prepared): (&Deletion<'_>, &MetaOutcome)| match prepared {
             Ok(()) if first.is_ok() => meta::settle(disk, going.folder()),
             _ => Ok(()),
         };
         let settled: Vec<_> = going.iter().zip(&prepared).map(settle).collect();
         let second = first.and_then(|()| file_system.sync());
-        let mark = |((going, prepared), settled): ((Going<'_>, Written), Written)| {
+        let mark = |((going, prepared), settled): ((Deletion<'_>, MetaOutcome), MetaOutcome)| {
             prepared.ok()?;
             let written = match &second {
                 Ok(()) => settled,
@@ -127,12 +128,12 @@ impl Log {
     }
 
     /// One that is marked is taken out of the log: its segments.
-    fn take_out(
+    fn detach(
         &self,
         stream: &Stream,
-        marked: Result<(), Unmarked>,
+        marked: Result<(), MarkError>,
     ) -> Result<Vec<Arc<Segment>>, LogError> {
-        if let Err(Unmarked { error, is_sure }) = marked {
+        if let Err(MarkError { error, is_sure }) = marked {
             if !is_sure {
                 let why = format!("it may be deleted, as was asked: {error}");
                 stream.streamlets().iter().for_each(|it| it.fail(&why));
@@ -151,7 +152,7 @@ impl Log {
     }
 }
 
-/// Removes what is left of a deleted stream without segments.
+/// Removes the rest of a deleted stream that has no segments left.
 pub(super) fn remove(disk: &dyn Disk, folder: &Path) -> Result<(), LogError> {
     meta::remove(disk, folder).and_then(|()| remove_folder(disk, folder)).map_err(at(folder))
 }
@@ -163,23 +164,23 @@ pub(super) fn remove_folder(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     }
 }
 
-/// What became of metadata.
-type Written = Result<(), LogError>;
+/// The outcome of a write of metadata.
+type MetaOutcome = Result<(), LogError>;
 
 /// A stream whose metadata are about to say that it is deleted: nobody else writes them.
-struct Going<'a> {
+struct Deletion<'a> {
     stream: &'a Stream,
-    starts: MutexGuard<'a, BTreeMap<u32, i64>>,
+    starts: MutexGuard<'a, BTreeMap<StreamletIx, i64>>,
 }
 
 /// It could not be said, durably, that a stream is deleted.
-struct Unmarked {
+struct MarkError {
     error: LogError,
     /// That it is not is sure.
     is_sure: bool,
 }
 
-impl<'a> Going<'a> {
+impl<'a> Deletion<'a> {
     fn of(stream: &'a Stream) -> Self {
         let starts = stream.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
         Self { stream, starts }
@@ -194,18 +195,18 @@ impl<'a> Going<'a> {
     }
 
     /// Alone, with the room that is kept for it.
-    fn mark(self, shared: &Shared) -> Result<(), Unmarked> {
+    fn mark(self, shared: &LogCore) -> Result<(), MarkError> {
         let disk = &*shared.world.disk;
         let written = shared.reserve.write(disk, self.folder(), &self.meta(true));
         self.settled(disk, written)
     }
 
-    fn prepare(&self, disk: &dyn Disk) -> Written {
+    fn prepare(&self, disk: &dyn Disk) -> MetaOutcome {
         meta::prepare(disk, self.folder(), &self.meta(true))
     }
 
     /// It is said, or that failed: then it is taken back.
-    fn settled(self, disk: &dyn Disk, written: Written) -> Result<(), Unmarked> {
+    fn settled(self, disk: &dyn Disk, written: MetaOutcome) -> Result<(), MarkError> {
         match written {
             Ok(()) => {
                 self.stream.core.deleted.store(true, Ordering::SeqCst);
@@ -213,7 +214,7 @@ impl<'a> Going<'a> {
             }
             Err(error) => {
                 let back = meta::undelete(disk, self.folder(), &self.meta(false));
-                Err(Unmarked { error, is_sure: back.is_ok() })
+                Err(MarkError { error, is_sure: back.is_ok() })
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn aged(end: i64, appended_s: u32, may_go: bool) -> Aged {
-    Aged { end, bytes: 100, appended_s: Some(appended_s), may_go }
+fn aged(end: i64, appended_s: u32, may_go: bool) -> SegmentAge {
+    SegmentAge { end, bytes: 100, appended_s: Some(appended_s), may_go }
 }
 
 #[test]
@@ -18,14 +18,14 @@ fn segments_go_from_the_oldest_on_and_stop_at_one_that_must_stay() {
     assert_eq!(new_start(&all, None, None, 19), Some(10), "what is read in part stays");
     assert_eq!(new_start(&all, None, None, 99), Some(30));
     assert_eq!(new_start(&[aged(5, 1, false), aged(9, 1, true)], Some(9), None, 0), None);
-    let unknown = [Aged { appended_s: None, ..aged(5, 1, true) }, aged(9, 1, true)];
+    let unknown = [SegmentAge { appended_s: None, ..aged(5, 1, true) }, aged(9, 1, true)];
     assert_eq!(new_start(&unknown, Some(9), None, 0), None);
     assert_eq!(new_start(&unknown, Some(0), Some(100), 0), Some(5), "size counts");
 }
 
 #[test]
 fn row_13_a_forward_jump_of_the_clock_is_not_believed() {
-    let mut trusted = Trusted::new(1_000, 0);
+    let mut trusted = TrustedClock::new(1_000, 0);
     let mut now = |wall_us, monotonic_us| trusted.now(wall_us, monotonic_us).us;
     assert_eq!(now(1_080, 80), 1_080);
     let day = 86_400_000_000;
@@ -36,7 +36,7 @@ fn row_13_a_forward_jump_of_the_clock_is_not_believed() {
 #[test]
 fn row_13_the_time_of_day_is_sure_once_both_clocks_agreed_for_ten_minutes() {
     let (day, minute) = (86_400_000_000, 60_000_000);
-    let mut trusted = Trusted::new(30 * day, 0);
+    let mut trusted = TrustedClock::new(30 * day, 0);
     let mut sure = |wall_us: i64, minutes: i64| {
         trusted.now(wall_us + minutes * minute, (minutes * minute) as u64).is_sure
     };

@@ -3,13 +3,13 @@
 use super::*;
 use tidemill_connectors::{StreamSource, StreamSourceSpec};
 use tidemill_flow::{Payload, Read, ReadRequest, Source};
-use tidemill_log::{AppendHow, StreamSpec};
+use tidemill_log::{AppendOptions, StreamSpec};
 use tidemill_types::Cycle;
 use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, UntilSpec};
 use tidemill_wire::records::{ChunkBuilder, Compression, Header, Origin, control_marker};
 
 fn put(streamlet: &Arc<Streamlet>, chunk: &[u8]) {
-    streamlet.append(chunk, AppendHow::default()).unwrap().wait().unwrap();
+    streamlet.append(chunk, AppendOptions::default()).unwrap().wait().unwrap();
 }
 
 /// A chunk with one value; of a producer's transaction, if there is a producer.

@@ -31,7 +31,7 @@ fn a_good_chunk_reads_as_it_was_made() {
     assert_eq!(head.max_timestamp_ms, 1234);
     assert_eq!(head.codec(), Ok(Codec::None));
     assert!(!head.is_control() && !head.is_transactional() && !head.is_log_append_time());
-    stamp(&mut bytes, 1 << 40, 9);
+    stamp(&mut bytes, 1 << 40, LeaderEpoch(9));
     let head = ChunkHead::check(&bytes).expect("the checksum does not cover the stamp");
     assert_eq!((head.base_offset, head.leader_epoch), (1 << 40, 9));
     assert_eq!(head.last_offset(), (1 << 40) + 4);

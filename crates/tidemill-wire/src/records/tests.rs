@@ -3,7 +3,7 @@
 //! codec, and two markers of the broker's. They are in `golden/chunks.txt`, one a line in hex.
 
 use super::{testing::*, *};
-use crate::chunk::{CHUNK_HEAD_BYTES, ChunkHead, stamp};
+use crate::chunk::{CHUNK_HEAD_BYTES, ChunkHead, LeaderEpoch, stamp};
 
 /// Each client, codec or kind of marker, and chunk.
 fn golden() -> Vec<(&'static str, &'static str, Vec<u8>)> {
@@ -74,7 +74,7 @@ fn we_make_the_same_bytes() {
         });
         sent(client).iter().for_each(|it| assert!(it.append_to(&mut builder) < 24));
         let mut ours = builder.finish().unwrap();
-        stamp(&mut ours, head.base_offset, head.leader_epoch);
+        stamp(&mut ours, head.base_offset, LeaderEpoch(head.leader_epoch));
         assert_eq!(ours, theirs, "{client}");
     }
 }
@@ -94,7 +94,7 @@ fn we_make_the_same_markers() {
             marker.coordinator_epoch,
             marker.timestamp_ms,
         );
-        stamp(&mut theirs, 0, -1);
+        stamp(&mut theirs, 0, LeaderEpoch(-1));
         assert_eq!(ours, theirs, "{what}");
     }
 }

@@ -7,10 +7,10 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "opened-unsettled",
         what: "A log of many streams is opened without a sync: what was read of one may change after a power cut.",
         package: "tidemill-log",
-        file: "crates/tidemill-log/src/log/opening.rs",
+        file: "crates/tidemill-log/src/log/startup.rs",
         changes: &[
             ("        if !self.settled {\n", "        if false {\n"),
-            ("&& matches!(together.sync(), Some(Ok(())))", ""),
+            ("&& matches!(file_system_sync.sync(), Some(Ok(())))", ""),
         ],
         caught_by: &["what_was_read_of_many_streams_stays"],
     },
@@ -30,7 +30,7 @@ pub(super) const PLANTS: &[Plant] = &[
         what: "What was in flight when a write failed is said to be durable by the next sync.",
         package: "tidemill-log",
         file: "crates/tidemill-log/src/streamlet.rs",
-        changes: &[("if progress.failed().is_some() {", "if false {")],
+        changes: &[("if offsets.failed().is_some() {", "if false {")],
         caught_by: &["row_15_a_write_that_failed_while_another_group_was_synced_leaves_no_hole"],
     },
     Plant {
@@ -74,7 +74,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "cut-not-sealed-again",
         what: "A cut behind a gap that was cut short is believed, though its mark may not be durable.",
         package: "tidemill-log",
-        file: "crates/tidemill-log/src/recover/gap.rs",
+        file: "crates/tidemill-log/src/recover/offset_gap.rs",
         changes: &[(
             "(now.sealed, now.cut) = (true, true);",
             "(now.sealed, now.cut) = (true, false);",
@@ -90,7 +90,7 @@ pub(super) const PLANTS: &[Plant] = &[
         file: "crates/tidemill-log/src/retention.rs",
         changes: &[(
             "let has_age = is_sure ||",
-            "let has_age = self.index < u32::MAX || is_sure ||",
+            "let has_age = self.index.0 < u32::MAX || is_sure ||",
         )],
         caught_by: &["row_13_a_clock_that_is_ahead_when_the_log_is_opened_deletes_nothing"],
     },
@@ -98,10 +98,10 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "group-numbers-again",
         what: "Groups of a streamlet that was emptied count from 0 again after a restart.",
         package: "tidemill-log",
-        file: "crates/tidemill-log/src/log/opening.rs",
+        file: "crates/tidemill-log/src/log/startup.rs",
         changes: &[(
             "next_group.max(first_group(self.shared.life))",
-            "next_group.max(first_group(0))",
+            "next_group.max(first_group(Life(0)))",
         )],
         caught_by: &["no_group_has_the_number_of_one_that_is_gone_from_the_disk"],
     },

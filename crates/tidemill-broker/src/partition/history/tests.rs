@@ -5,7 +5,7 @@ use crate::partition::stable::AbortedRange;
 use bytes::Bytes;
 use proptest::prelude::*;
 use tidemill_wire::{
-    chunk::stamp,
+    chunk::{LeaderEpoch, stamp},
     records::{ChunkBuilder, Compression, Headers, Origin, control_marker},
 };
 
@@ -35,7 +35,7 @@ struct Chunks {
 
 impl Chunks {
     fn push(&mut self, mut chunk: Vec<u8>) -> (i64, i64) {
-        stamp(&mut chunk, self.next, 0);
+        stamp(&mut chunk, self.next, LeaderEpoch(0));
         let head = ChunkHead::read(&chunk).unwrap();
         self.next = head.last_offset() + 1;
         self.all.push(Bytes::from(chunk));

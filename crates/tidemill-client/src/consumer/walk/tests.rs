@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use tidemill_wire::{
-    chunk::{seal, stamp},
+    chunk::{LeaderEpoch, seal, stamp},
     records::{ChunkBuilder, Compression, Headers, Origin, control_marker},
 };
 
@@ -22,13 +22,13 @@ fn chunk(base: i64, records: i32, producer_id: Option<i64>) -> Vec<u8> {
         builder.append(5, None, Some(b"value"), Headers::NONE).unwrap();
     }
     let mut chunk = builder.finish().unwrap();
-    stamp(&mut chunk, base, 0);
+    stamp(&mut chunk, base, LeaderEpoch(0));
     chunk
 }
 
 fn marker(base: i64, producer_id: i64, is_commit: bool) -> Vec<u8> {
     let mut chunk = control_marker(producer_id, 0, is_commit, 0, 5);
-    stamp(&mut chunk, base, 0);
+    stamp(&mut chunk, base, LeaderEpoch(0));
     chunk
 }
 

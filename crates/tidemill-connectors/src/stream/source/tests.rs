@@ -16,7 +16,7 @@ use std::sync::{
 };
 use tidemill_env::{SimWorld, World};
 use tidemill_flow::{DeadLetter, Payload, Position, ReadRequest, TIME_COLUMN};
-use tidemill_log::{AppendHow, Fsync, LogOptions, StreamSpec, Streamlet};
+use tidemill_log::{AppendOptions, Fsync, LogOptions, StreamSpec, Streamlet};
 use tidemill_types::{Cycle, Micros, Span};
 use tidemill_wire::chunk::Codec;
 use tidemill_wire::records::{ChunkBuilder, Compression, Header, control_marker};
@@ -41,7 +41,7 @@ fn put_at(streamlet: &Arc<Streamlet>, compression: Compression, values: &[(i64, 
         builder.append(*timestamp_ms, Some(key.as_bytes()), value, none.into_iter()).unwrap();
     }
     let chunk = builder.finish().unwrap();
-    streamlet.append(&chunk, AppendHow::default()).unwrap().wait().unwrap();
+    streamlet.append(&chunk, AppendOptions::default()).unwrap().wait().unwrap();
 }
 
 fn spec(format: Format) -> StreamSourceSpec {
@@ -99,7 +99,7 @@ fn values_are_rows_and_what_is_none_is_a_letter() {
     let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
     put(&streamlet, Compression::NONE, &[r#"{"n":1}"#, "nonsense", r#"{"n":2}"#]);
     let marker = control_marker(7, 0, true, 0, 5);
-    streamlet.append(&marker, AppendHow::default()).unwrap().wait().unwrap();
+    streamlet.append(&marker, AppendOptions::default()).unwrap().wait().unwrap();
     let lz4 = Compression { codec: Codec::Lz4, level: None };
     put(&streamlet, lz4, &[r#"{"n":3}"#, "-", r#"{"n":4}"#]);
     for records in [1, 2, 3, 100] {

@@ -1,7 +1,7 @@
 //! Many streams are made as one is, and all of them or none are there after a crash.
 
 use super::*;
-use crate::{AppendHow, Finding, LogOptions, testing::batch};
+use crate::{AppendOptions, Finding, LogOptions, testing::batch};
 use std::path::Path;
 use tidemill_env::{Disk, SimWorld, World};
 
@@ -46,7 +46,7 @@ fn each_gets_its_own_answer() {
     assert!(matches!(made[7], Err(LogError::Spec { .. })), "there are 100");
     assert_eq!(names(&log), ["a", "d", "there"]);
     let streamlet = log.get("d").unwrap().streamlet(59).unwrap();
-    let _append = streamlet.append(&batch(1), AppendHow::default()).unwrap();
+    let _append = streamlet.append(&batch(1), AppendOptions::default()).unwrap();
     log.sync();
     drop(log);
     sim.disk.power_cut();
@@ -100,7 +100,7 @@ fn one_that_could_not_be_made_is_not_in_the_way_of_the_next_of_its_name() {
                 log.create("s", of(1)).unwrap();
             }
             let streamlet = log.get("s").unwrap().streamlet(0).unwrap();
-            let append = streamlet.append(&batch(1), AppendHow::default()).unwrap();
+            let append = streamlet.append(&batch(1), AppendOptions::default()).unwrap();
             append.on_durable(Box::new(|it| it.unwrap()));
             log.sync();
             drop((streamlet, log));
@@ -124,7 +124,8 @@ fn of_two_with_one_name_the_one_that_has_data_is_served() {
         let meta = sim.disk.read(&folder.join("meta")).unwrap();
         log.delete("s").unwrap();
         let made = log.create("s", of(1)).unwrap();
-        let append = made.streamlet(0).unwrap().append(&batch(1), AppendHow::default()).unwrap();
+        let append =
+            made.streamlet(0).unwrap().append(&batch(1), AppendOptions::default()).unwrap();
         append.on_durable(Box::new(|it| it.unwrap()));
         log.close();
         // As if the first had failed, and could not be removed.

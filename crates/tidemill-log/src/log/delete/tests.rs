@@ -2,7 +2,7 @@
 //! otherwise.
 
 use crate::{
-    AppendError, AppendHow, Log, LogError, LogOptions, ReadCursor, ReadError, ReadLimit,
+    AppendError, AppendOptions, Log, LogError, LogOptions, ReadCursor, ReadError, ReadLimit,
     StreamSpec, Streamlet, testing::batch,
 };
 use std::{
@@ -31,7 +31,7 @@ fn names(log: &Log) -> Vec<String> {
 /// Appends a record: whether it is acknowledged, later.
 fn put(log: &Log, name: &str) -> Result<Arc<AtomicBool>, AppendError> {
     let streamlet = log.get(name).unwrap().streamlet(0).unwrap();
-    let append = streamlet.append(&batch(1), AppendHow::default())?;
+    let append = streamlet.append(&batch(1), AppendOptions::default())?;
     let told = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&told);
     append.on_durable(Box::new(move |it| tell.store(it.is_ok(), Ordering::SeqCst)));
@@ -68,10 +68,10 @@ fn started(sim: &SimWorld) -> Log {
 fn each_gets_its_own_answer() {
     let sim = World::simulated(1);
     let log = started(&sim);
-    let outcomes = log.delete_all(&["a", "b", "nobody", "a", "c", "d"]);
+    let outcomes = log.delete_all(&["a", "b", "gap_error", "a", "c", "d"]);
     let ok: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
     assert_eq!(ok, [true, true, false, false, true, true]);
-    assert!(matches!(&outcomes[2], Err(LogError::Unknown(it)) if it == "nobody"));
+    assert!(matches!(&outcomes[2], Err(LogError::Unknown(it)) if it == "gap_error"));
     assert!(matches!(&outcomes[3], Err(LogError::Unknown(it)) if it == "a"));
     assert_eq!(names(&log), ["e", "f", "stays"]);
     let folders = sim.disk.list(&Path::new(FOLDER).join("streams")).unwrap();
@@ -96,7 +96,7 @@ fn names_are_free_again_and_who_has_a_stream_still_is_told() {
     assert!(log.delete_all(&NAMES).iter().all(Result::is_ok));
     for (stream, name) in before.iter().zip(NAMES) {
         let streamlet = stream.streamlet(0).unwrap();
-        let append = streamlet.append(&batch(1), AppendHow::default());
+        let append = streamlet.append(&batch(1), AppendOptions::default());
         assert!(matches!(append, Err(AppendError::Closed)));
         let late = stream.delete_records(&streamlet, 1);
         assert!(matches!(late, Err(LogError::Closed)), "it does not come back to life");

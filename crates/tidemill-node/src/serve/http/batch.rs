@@ -10,7 +10,7 @@
 use super::problem::Problem;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
-use tidemill_log::{Append, AppendError, AppendHow, Stream};
+use tidemill_log::{Append, AppendError, AppendOptions, Stream};
 use tidemill_wire::{
     partitioner::streamlet_of,
     records::{ChunkBuilder, Compression, Headers, RecordRefused},
@@ -137,7 +137,7 @@ impl Batch {
             self.full.extend(builder.finish().map(|chunk| (*streamlet, chunk)));
         }
         let mut appending = Appending { ranges: Vec::new(), outcomes: Vec::new(), error: None };
-        let how = AppendHow { lane, leader_epoch: 0 };
+        let how = AppendOptions { order_key: lane, ..AppendOptions::default() };
         for (index, chunk) in self.full {
             let streamlet = self.stream.streamlet(index).ok_or(AppendError::Closed);
             match streamlet.and_then(|it| it.append(&chunk, how)) {

@@ -25,7 +25,9 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 use tidemill_broker::Committed;
-use tidemill_log::{AppendError, CHUNK_HEAD_BYTES, ReadCursor, ReadError, ReadLimit, Served};
+use tidemill_log::{
+    AppendError, CHUNK_HEAD_BYTES, OutgoingChunk, ReadCursor, ReadError, ReadLimit,
+};
 use tidemill_types::{ByteSize, Span};
 use tidemill_wire::{
     chunk::{ChunkHead, Codec},
@@ -259,7 +261,7 @@ impl Reader {
             // The first one is longer: as many bytes as its writer has put into it.
             let one = ReadLimit { max_bytes: 0, at_least_one: true, below: end };
             let first = view.streamlet().read_to_send(&mut cursor, from, one).map_err(stop)?;
-            let bytes = first.chunks.iter().map(Served::len).sum();
+            let bytes = first.chunks.iter().map(OutgoingChunk::len).sum();
             self.state.charge_more(&mut self.charge, bytes).map_err(stop_for)?;
             let limit = ReadLimit { at_least_one: true, ..limit };
             read = view.streamlet().read(&mut ReadCursor::default(), from, limit).map_err(stop)?;

@@ -12,7 +12,7 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_wire::{
-    chunk::{ChunkHead, stamp},
+    chunk::{ChunkHead, LeaderEpoch, stamp},
     kafka::{
         ApiKey, ErrorCode, RequestHead,
         message::{
@@ -42,7 +42,7 @@ pub(super) struct Partition {
 impl Partition {
     /// Appends a chunk; what would be the first so many offsets of it was compacted away.
     pub(super) fn put(&mut self, mut chunk: Vec<u8>, gap: i64) {
-        stamp(&mut chunk, self.end + gap, 0);
+        stamp(&mut chunk, self.end + gap, LeaderEpoch(0));
         self.end = ChunkHead::read(&chunk).unwrap().last_offset() + 1;
         self.chunks.push(chunk);
     }

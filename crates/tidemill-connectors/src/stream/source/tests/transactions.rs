@@ -111,7 +111,7 @@ impl Played {
     }
 
     fn append(&self, chunk: &[u8]) -> i64 {
-        let append = self.streamlet.append(chunk, AppendHow::default()).unwrap();
+        let append = self.streamlet.append(chunk, AppendOptions::default()).unwrap();
         let offset = append.base_offset;
         append.wait().unwrap();
         offset

@@ -4,7 +4,7 @@ use super::*;
 use crate::{jobs::Jobs, serve::settings::HttpSettings, streams::Streams};
 use tidemill_broker::{Broker, BrokerSettings};
 use tidemill_env::World;
-use tidemill_log::{AppendHow, Log, LogOptions, StreamSpec};
+use tidemill_log::{AppendOptions, Log, LogOptions, StreamSpec};
 use tidemill_wire::records::{ChunkBuilder, Compression, Headers, Origin, control_marker};
 use tokio::sync::watch;
 
@@ -28,7 +28,7 @@ fn an_answer_without_records_says_that_there_are_none_behind_aborted_ones() {
     let log = Arc::new(log);
     let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
     let put = |chunk: &[u8]| {
-        streamlet.append(chunk, AppendHow::default()).unwrap().wait().unwrap();
+        streamlet.append(chunk, AppendOptions::default()).unwrap().wait().unwrap();
     };
     (0..10).for_each(|_| put(&chunk(Some(1), &[b'a'; 200])));
     put(&control_marker(1, 0, false, 0, 5));

@@ -1,11 +1,11 @@
-//! Whether many files are synced one by one or all at once, by one sync of their file system.
+//! The choice between one sync for each file and one sync of the whole file system.
 //!
-//! One by one, each file costs a commit of the file system's journal; together they share one. But
-//! a sync of the whole also writes what others have not synced, so what it takes is measured, and
-//! it is chosen only while it is the faster one.
+//! Each file's sync costs a commit of the file system's journal; a sync of the whole costs one for
+//! all. But it also writes data of other programs, so both are measured, and the faster one is
+//! chosen.
 //!
-//! Invariant: after one sync of the whole has failed there is no other. It tells of an error once,
-//! and that may concern a file of which nobody has asked yet: from then on each is asked by itself.
+//! Invariant: after a sync of the whole has failed there is no other. The system reports an error
+//! once, and it may concern any file, so from then on each file is synced by itself.
 
 use std::{
     io,
@@ -19,43 +19,43 @@ use tidemill_env::FileSystem;
 #[cfg(test)]
 mod tests;
 
-/// What syncs took of late, in microseconds.
+/// Moving averages of the time of a sync, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
-struct Costs {
+struct SyncCosts {
     one_us: u64,
     together_us: u64,
 }
 
-impl Costs {
+impl SyncCosts {
     fn learn(average_us: &mut u64, took_us: u64) {
         *average_us = if *average_us == 0 { took_us } else { (*average_us * 7 + took_us) / 8 };
     }
 
-    /// Whether so many files are synced together, by `threads` threads otherwise. What was slow
-    /// once is tried again in time.
+    /// True if one sync of the whole is cheaper for `files` files than syncs by `threads` threads.
+    /// A cost that was high once decays, so that it is measured again.
     fn choose(&mut self, files: usize, threads: usize) -> bool {
         let apart_us = self.one_us.saturating_mul(files as u64) / threads.max(1) as u64;
-        let together = self.together_us <= apart_us || self.one_us == 0;
-        if !together {
+        let is_cheaper = self.together_us <= apart_us || self.one_us == 0;
+        if !is_cheaper {
             self.together_us -= self.together_us / 32;
         }
-        together
+        is_cheaper
     }
 }
 
-/// The file system of a log, and what is known about it.
-pub(crate) struct Together {
+/// The file system of a log, and the measured costs of its syncs.
+pub(crate) struct FileSystemSync {
     /// None: it cannot be synced as a whole, or must not be.
     file_system: Mutex<Option<Arc<dyn FileSystem>>>,
-    /// It is not none, as far as is known. Whoever asks must not wait for a sync.
+    /// True while `file_system` is some. Reading it never waits for a sync.
     is_possible: AtomicBool,
-    costs: Mutex<Costs>,
+    costs: Mutex<SyncCosts>,
     /// From so many files on.
     min: usize,
     threads: usize,
 }
 
-impl Together {
+impl FileSystemSync {
     pub(crate) fn new(
         file_system: Option<Arc<dyn FileSystem>>,
         min: usize,
@@ -71,23 +71,24 @@ impl Together {
         }
     }
 
-    fn costs(&self) -> MutexGuard<'_, Costs> {
+    fn costs(&self) -> MutexGuard<'_, SyncCosts> {
         self.costs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether so many files, which wait now, are synced together. An answer, not a promise.
+    /// True if a sync of the whole is cheaper for `files` files now. [`Self::sync`] may still
+    /// refuse.
     pub(crate) fn is_better_for(&self, files: usize) -> bool {
         let possible = self.is_possible.load(Ordering::Relaxed);
         possible && files >= self.min && self.costs().choose(files, self.threads)
     }
 
     /// A file was synced by itself.
-    pub(crate) fn one_took(&self, took_us: u64) {
-        Costs::learn(&mut self.costs().one_us, took_us);
+    pub(crate) fn record_file_sync(&self, took_us: u64) {
+        SyncCosts::learn(&mut self.costs().one_us, took_us);
     }
 
-    pub(crate) fn all_took(&self, took_us: u64) {
-        Costs::learn(&mut self.costs().together_us, took_us);
+    pub(crate) fn record_file_system_sync(&self, took_us: u64) {
+        SyncCosts::learn(&mut self.costs().together_us, took_us);
     }
 
     /// Syncs the file system; none if that is not possible: then nothing has happened.

@@ -1,12 +1,12 @@
-//! The end of a recovery: what must be durable before it is served becomes so, for many streamlets
-//! at once; then marks say it, and files are closed.
+//! The end of a recovery: segments are synced, for many streamlets at once; then marks are written,
+//! and files are closed.
 //!
-//! Invariant: a mark says nothing that is not durable.
+//! Invariant: a mark claims only durable data.
 
 use crate::{
+    core::{LogCore, at},
     error::LogError,
     segment::Segment,
-    shared::{Shared, at},
 };
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -15,25 +15,25 @@ const FILES_MAX: usize = 500;
 
 /// A streamlet's segments that a recovery has changed and not synced.
 #[derive(Default)]
-pub(crate) struct Unfinished {
+pub(crate) struct UnsyncedSegments {
     /// Those whose mark is to be written.
     pub(super) touched: Vec<Arc<Segment>>,
     /// Those that must be durable before that.
     pub(super) pending: Vec<Arc<Segment>>,
-    /// What marks may say of the whole streamlet then.
+    /// The floor that marks may claim for the whole streamlet then.
     pub(super) floor: i64,
 }
 
-/// What recoveries left to be done.
+/// The segments of many recoveries that are still to be synced.
 #[derive(Default)]
-pub(crate) struct Finish {
-    waiting: Vec<Unfinished>,
+pub(crate) struct PendingSyncs {
+    waiting: Vec<UnsyncedSegments>,
     files: usize,
 }
 
-impl Finish {
+impl PendingSyncs {
     /// Takes one over, and finishes all that wait if they are many.
-    pub(crate) fn add(&mut self, shared: &Shared, one: Unfinished) -> Result<(), LogError> {
+    pub(crate) fn add(&mut self, shared: &LogCore, one: UnsyncedSegments) -> Result<(), LogError> {
         if one.touched.is_empty() {
             return Ok(());
         }
@@ -43,13 +43,13 @@ impl Finish {
     }
 
     /// Finishes all that wait.
-    pub(crate) fn all(&mut self, shared: &Shared) -> Result<(), LogError> {
+    pub(crate) fn all(&mut self, shared: &LogCore) -> Result<(), LogError> {
         self.files = 0;
         let waiting = std::mem::take(&mut self.waiting);
         let pending: Vec<_> = waiting.iter().flat_map(|it| it.pending.iter().cloned()).collect();
-        let many = shared.together.is_better_for(pending.len());
+        let many = shared.file_system_sync.is_better_for(pending.len());
         if !many || !sync_together(shared, &pending)? {
-            sync_apart(shared, &pending)?;
+            sync_each(shared, &pending)?;
         }
         for one in &waiting {
             for segment in &one.touched {
@@ -62,13 +62,13 @@ impl Finish {
 }
 
 /// One sync for all; false if that was not possible, or told of an error, which may be an old one.
-fn sync_together(shared: &Shared, pending: &[Arc<Segment>]) -> Result<bool, LogError> {
+fn sync_together(shared: &LogCore, pending: &[Arc<Segment>]) -> Result<bool, LogError> {
     let mut jobs = Vec::with_capacity(pending.len());
     for segment in pending {
         let job = segment.begin_sync_of_all(shared).map_err(at(&segment.path))?;
         jobs.push((segment, job));
     }
-    let Some(Ok(())) = shared.together.sync() else { return Ok(false) };
+    let Some(Ok(())) = shared.file_system_sync.sync() else { return Ok(false) };
     // For the drive's own cache, as ever.
     if jobs.last().is_some_and(|(_, job)| job.file.sync().is_err()) {
         return Ok(false);
@@ -80,7 +80,7 @@ fn sync_together(shared: &Shared, pending: &[Arc<Segment>]) -> Result<bool, LogE
     Ok(true)
 }
 
-fn sync_apart(shared: &Shared, pending: &[Arc<Segment>]) -> Result<(), LogError> {
+fn sync_each(shared: &LogCore, pending: &[Arc<Segment>]) -> Result<(), LogError> {
     let mut jobs = Vec::with_capacity(pending.len());
     for segment in pending {
         let job = segment.begin_sync(shared).map_err(at(&segment.path))?;

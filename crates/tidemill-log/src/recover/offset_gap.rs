@@ -1,11 +1,11 @@
-//! Gaps of offsets between the segments of a streamlet, and what stands behind one.
+//! Gaps of offsets between the segments of a streamlet, and the cut of the chunks behind one.
 
-use super::{Place, Scanned, SegmentFile};
+use super::{ScannedChunk, ScannedSegment, SegmentFile};
 use crate::{
+    core::{LogCore, at},
     error::LogError,
     format::DATA_START,
     report::Finding,
-    shared::{Shared, at},
     walk::Walker,
 };
 use std::{
@@ -16,13 +16,13 @@ use std::{
 /// The first offset from `floor` on that no segment has, though one has a later offset. None if
 /// there is none, or if there is damage that explains it.
 pub(super) fn find(
-    shared: &Shared,
-    segments: &[Scanned],
+    shared: &LogCore,
+    segments: &[ScannedSegment],
     floor: i64,
 ) -> Result<Option<i64>, LogError> {
-    let mut above: Vec<&Scanned> = segments.iter().filter(|it| it.now.end > floor).collect();
+    let mut above: Vec<&ScannedSegment> = segments.iter().filter(|it| it.now.end > floor).collect();
     above.sort_by_key(|it| it.now.first);
-    let whole = |it: &&&Scanned| it.now.offsets == it.now.end - it.now.first;
+    let whole = |it: &&&ScannedSegment| it.now.offsets == it.now.end - it.now.first;
     let in_turn = above.windows(2).all(|it| it[0].now.end == it[1].now.first)
         && above.iter().filter(whole).count() == above.len();
     let begins = above.first().is_none_or(|it| it.now.first <= floor);
@@ -38,7 +38,7 @@ pub(super) fn find(
 }
 
 /// The first offset from `from` on that is in no chunk, though a later one is.
-fn first_gap(places: &[Place], from: i64) -> Option<i64> {
+fn first_gap(places: &[ScannedChunk], from: i64) -> Option<i64> {
     let mut next = from;
     for place in places {
         if place.base > next {
@@ -50,15 +50,15 @@ fn first_gap(places: &[Place], from: i64) -> Option<i64> {
 }
 
 /// The chunks of a segment that have offsets from `from` on.
-fn chunks(shared: &Shared, segment: &Scanned, from: i64) -> io::Result<Vec<Place>> {
-    let mut places: Vec<Place> = Vec::new();
+fn chunks(shared: &LogCore, segment: &ScannedSegment, from: i64) -> io::Result<Vec<ScannedChunk>> {
+    let mut places: Vec<ScannedChunk> = Vec::new();
     if segment.file.mark.end > from {
         let reader = shared.world.disk.open_read(&segment.file.path)?;
         let mut walker = Walker::new(reader, segment.file.key, 4096)?;
         let mut position = DATA_START;
         while position < segment.file.mark.position {
             let Some(reference) = walker.reference(position)? else { break };
-            places.push(Place { base: reference.base, last: reference.last, position });
+            places.push(ScannedChunk { base: reference.base, last: reference.last, position });
             position += reference.entry_bytes();
         }
     }
@@ -67,11 +67,11 @@ fn chunks(shared: &Shared, segment: &Scanned, from: i64) -> io::Result<Vec<Place
     Ok(places)
 }
 
-/// Cuts off what a segment has from offset `gap` on, after copying it aside.
+/// Cuts a segment's chunks from offset `gap` on, after copying them aside.
 pub(super) fn cut(
-    shared: &Shared,
+    shared: &LogCore,
     aside: &Path,
-    segment: &mut Scanned,
+    segment: &mut ScannedSegment,
     (gap, floor): (i64, i64),
     findings: &mut Vec<Finding>,
 ) -> Result<(), LogError> {
@@ -94,11 +94,11 @@ pub(super) fn cut(
     Ok(())
 }
 
-/// Keeps what a segment has from `position` on: in which file.
+/// Copies a segment's bytes from `position` on. Returns the path of the copy.
 fn copy_aside(
-    shared: &Shared,
+    shared: &LogCore,
     aside: &Path,
-    segment: &Scanned,
+    segment: &ScannedSegment,
     position: u64,
 ) -> Result<PathBuf, LogError> {
     let path = &segment.file.path;
@@ -121,8 +121,8 @@ fn copy_aside(
 /// comes back in no later life. The mark has the floor too, which references that are cut off may be
 /// the only ones to know. A file that is as short as its mark says was sealed durably; of a longer
 /// one, whose recovery was cut short, that is not known, and it is sealed again.
-pub(super) fn seal(shared: &Shared, segment: &mut Scanned) -> io::Result<()> {
-    let Scanned { file: SegmentFile { path, key, mark, .. }, now, .. } = segment;
+pub(super) fn seal(shared: &LogCore, segment: &mut ScannedSegment) -> io::Result<()> {
+    let ScannedSegment { file: SegmentFile { path, key, mark, .. }, now, .. } = segment;
     let file = shared.world.disk.open_placed(path)?;
     // It may still have to tell of a sync that failed in an earlier life. What that was about, if it
     // stays, is written again.

@@ -1,18 +1,17 @@
-//! A streamlet's counter of offsets, its high watermark, and who waits for them.
+//! A streamlet's counter of offsets, its high watermark, and the subscribers that wait for them.
 //!
 //! ```text
 //! start ── acknowledged, visible ── high watermark ── in flight: offset taken, not landed ── next
 //! ```
 //!
 //! An append takes its offsets in one step under one lock, writes in parallel with others, and
-//! lands in any order; the watermark passes a chunk when all before it have landed. So readers
-//! see a prefix of what was appended, and an acknowledged chunk has no gap before it.
+//! lands in any order; the watermark passes a chunk when all before it have landed. So readers see
+//! a prefix of the appended chunks, and an acknowledged chunk has no gap before it.
 //!
-//! Any number of notices may wait for one offset: each has a place of its own, in the order in
-//! which they came.
+//! Any number of notifications may wait for one offset, in the order of their registration.
 //!
-//! Invariants: the watermark never goes back; each notice is given exactly once, and never while
-//! a lock is held here: the functions that move things return what is to be called.
+//! Invariants: the watermark never goes back; each notification is sent exactly once, and never
+//! under a lock: functions that move an offset return the notifications to send.
 
 use crate::error::AppendError;
 use std::{
@@ -25,56 +24,56 @@ pub type OnDurable = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
 /// Called once, when there are data to read.
 pub type OnData = Box<dyn FnOnce() + Send>;
 
-struct Flight {
+struct InFlight {
     base: i64,
     last: i64,
     landed: bool,
-    /// The first that asked. Others are in [`Progress::waiters`].
+    /// The first that asked. Others are in [`OffsetTracker::waiters`].
     notice: Option<OnDurable>,
 }
 
-/// A place in a queue that is ordered by offset, then by who came first.
-pub(crate) type Turn = (i64, u64);
+/// The key of a waiting subscriber: the offset, then a number in the order of registration.
+pub(crate) type WaitKey = (i64, u64);
 
 /// Offsets of one streamlet. Its owner holds the lock.
-pub(crate) struct Progress {
+pub(crate) struct OffsetTracker {
     /// The first offset that readers may ask for.
     start: i64,
     watermark: i64,
     next: i64,
-    flights: VecDeque<Flight>,
+    flights: VecDeque<InFlight>,
     failed: Option<AppendError>,
-    /// Who waits for the watermark to pass an offset, beside the notices of flights.
-    waiters: BTreeMap<Turn, OnDurable>,
-    readers: BTreeMap<Turn, OnData>,
+    /// Subscribers that wait for the watermark to pass an offset, beside those of `flights`.
+    waiters: BTreeMap<WaitKey, OnDurable>,
+    readers: BTreeMap<WaitKey, OnData>,
     next_turn: u64,
 }
 
-/// What is to be called once no lock is held.
+/// Notifications to send once no lock is held.
 #[derive(Default)]
 #[must_use]
-pub(crate) struct Notices {
+pub(crate) struct Notifications {
     durable: Vec<(OnDurable, Result<(), AppendError>)>,
     data: Vec<OnData>,
 }
 
-impl Notices {
-    /// Readers come first: whoever is told that a chunk counts, and then asks for news, finds it.
-    pub(crate) fn give(self) {
+impl Notifications {
+    /// Readers come first: a producer that hears that a chunk counts and then reads finds it.
+    pub(crate) fn send(self) {
         self.data.into_iter().for_each(|notice| notice());
         self.durable.into_iter().for_each(|(notice, outcome)| notice(outcome));
     }
 }
 
-/// What a registration of a notice came to.
-pub(crate) enum Registered {
+/// The outcome of a registration.
+pub(crate) enum Registration {
     /// It will be called.
     Waits,
     /// Call it now.
     Now(OnDurable, Result<(), AppendError>),
 }
 
-impl Progress {
+impl OffsetTracker {
     /// All below `next` is durable.
     pub(crate) fn new(start: i64, next: i64) -> Self {
         Self {
@@ -122,7 +121,7 @@ impl Progress {
         }
         let base = self.next;
         self.next += offsets;
-        self.flights.push_back(Flight { base, last: self.next - 1, landed: false, notice: None });
+        self.flights.push_back(InFlight { base, last: self.next - 1, landed: false, notice: None });
         Ok(base)
     }
 
@@ -136,19 +135,19 @@ impl Progress {
         last
     }
 
-    fn find(&mut self, base: i64) -> Option<&mut Flight> {
+    fn find(&mut self, base: i64) -> Option<&mut InFlight> {
         let index = self.flights.binary_search_by_key(&base, |it| it.base).ok()?;
         self.flights.get_mut(index)
     }
 
     /// Chunks count from now on, in the order of their offsets.
-    pub(crate) fn land(&mut self, bases: impl IntoIterator<Item = i64>) -> Notices {
+    pub(crate) fn land(&mut self, bases: impl IntoIterator<Item = i64>) -> Notifications {
         for base in bases {
             if let Some(flight) = self.find(base) {
                 flight.landed = true;
             }
         }
-        let mut notices = Notices::default();
+        let mut notices = Notifications::default();
         while self.flights.front().is_some_and(|it| it.landed) {
             let flight = self.flights.pop_front().expect("it is in front");
             self.watermark = flight.last + 1;
@@ -160,10 +159,9 @@ impl Progress {
         notices
     }
 
-    /// Nothing lands any more: all in flight fail, and readers are told to look. What failed can
-    /// still be closed.
-    pub(crate) fn fail(&mut self, error: AppendError) -> Notices {
-        let mut notices = Notices::default();
+    /// Fails all chunks in flight, and wakes the readers. A failed streamlet can still be closed.
+    pub(crate) fn fail(&mut self, error: AppendError) -> Notifications {
+        let mut notices = Notifications::default();
         if self.is_closed() || (self.failed.is_some() && !matches!(error, AppendError::Closed)) {
             return notices;
         }
@@ -177,12 +175,12 @@ impl Progress {
     }
 
     /// Asks for a notice when the watermark has passed `offset`.
-    pub(crate) fn on_visible(&mut self, offset: i64, notice: OnDurable) -> Registered {
+    pub(crate) fn on_visible(&mut self, offset: i64, notice: OnDurable) -> Registration {
         if offset < self.watermark {
-            return Registered::Now(notice, Ok(()));
+            return Registration::Now(notice, Ok(()));
         }
         if let Some(error) = &self.failed {
-            return Registered::Now(notice, Err(error.clone()));
+            return Registration::Now(notice, Err(error.clone()));
         }
         match self.find(offset) {
             Some(flight) if flight.notice.is_none() => flight.notice = Some(notice),
@@ -191,10 +189,10 @@ impl Progress {
                 self.waiters.insert(turn, notice);
             }
         }
-        Registered::Waits
+        Registration::Waits
     }
 
-    fn turn(&mut self, offset: i64) -> Turn {
+    fn turn(&mut self, offset: i64) -> WaitKey {
         self.next_turn += 1;
         (offset, self.next_turn)
     }
@@ -203,10 +201,10 @@ impl Progress {
         matches!(self.failed, Some(AppendError::Closed))
     }
 
-    /// Asks for a notice when offset `after` can be read; none is kept, and it comes back, if it
-    /// can be now or the streamlet is closed. One that failed says nothing until it is closed:
-    /// whoever was told at once would ask again at once.
-    pub(crate) fn on_data(&mut self, after: i64, notice: OnData) -> Result<Turn, OnData> {
+    /// Registers a notification for when offset `after` can be read. It comes back if that is so
+    /// now, or if the streamlet is closed. A failed streamlet keeps it until it is closed: a reader
+    /// that was notified at once would register again at once.
+    pub(crate) fn on_data(&mut self, after: i64, notice: OnData) -> Result<WaitKey, OnData> {
         if after < self.watermark || self.is_closed() {
             return Err(notice);
         }
@@ -215,13 +213,13 @@ impl Progress {
         Ok(turn)
     }
 
-    pub(crate) fn forget(&mut self, reader: Turn) {
+    pub(crate) fn forget(&mut self, reader: WaitKey) {
         self.readers.remove(&reader);
     }
 }
 
-/// Takes out what waits for an offset below `watermark`. Costs nothing if nobody does.
-fn due<T>(waiting: &mut BTreeMap<Turn, T>, watermark: i64) -> impl Iterator<Item = T> {
+/// Takes out all entries for offsets below `watermark`. Costs nothing if there are none.
+fn due<T>(waiting: &mut BTreeMap<WaitKey, T>, watermark: i64) -> impl Iterator<Item = T> {
     std::iter::from_fn(move || {
         let first = waiting.first_entry().filter(|it| it.key().0 < watermark)?;
         Some(first.remove())

@@ -6,8 +6,8 @@ const DAY: i64 = 86_400_000_000;
 
 fn fill(log: &Log, streamlet: &Arc<Streamlet>, count: usize) {
     for index in 0..count {
-        let how = AppendHow { lane: index as u64, leader_epoch: 0 };
-        let append = streamlet.append(&batch_with(&[3; 5000]), how).unwrap();
+        let options = AppendOptions { order_key: index as u64, leader_epoch: LeaderEpoch(0) };
+        let append = streamlet.append(&batch_with(&[3; 5000]), options).unwrap();
         append.on_durable(Box::new(|it| it.unwrap()));
     }
     log.sync();

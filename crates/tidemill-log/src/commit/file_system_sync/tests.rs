@@ -13,16 +13,16 @@ impl FileSystem for Fails {
 
 #[test]
 fn the_faster_way_is_taken_and_a_slow_one_is_tried_again() {
-    let mut costs = Costs::default();
+    let mut costs = SyncCosts::default();
     assert!(costs.choose(4, 2), "nothing is known yet");
-    Costs::learn(&mut costs.one_us, 100);
-    Costs::learn(&mut costs.together_us, 1000);
+    SyncCosts::learn(&mut costs.one_us, 100);
+    SyncCosts::learn(&mut costs.together_us, 1000);
     assert!(!costs.choose(8, 2));
     assert!(costs.choose(80, 2));
     let tries = (0..1000).take_while(|_| !costs.choose(8, 2)).count();
     assert!((10..200).contains(&tries), "{tries}");
     for _ in 0..100 {
-        Costs::learn(&mut costs.together_us, 50);
+        SyncCosts::learn(&mut costs.together_us, 50);
     }
     assert!(costs.choose(2, 2) && costs.together_us < 100);
 }
@@ -30,13 +30,14 @@ fn the_faster_way_is_taken_and_a_slow_one_is_tried_again() {
 #[test]
 fn a_file_system_that_failed_is_not_asked_again() {
     let asked = Arc::new(Fails(Mutex::new(0)));
-    let together = Together::new(Some(Arc::clone(&asked) as Arc<dyn FileSystem>), 4, 2);
-    assert!(!together.is_better_for(3) && together.is_better_for(4));
-    assert!(together.sync().is_some_and(|it| it.is_err()));
-    assert!(together.sync().is_none());
-    assert!(!together.is_better_for(99), "the files are for all threads");
+    let file_system_sync =
+        FileSystemSync::new(Some(Arc::clone(&asked) as Arc<dyn FileSystem>), 4, 2);
+    assert!(!file_system_sync.is_better_for(3) && file_system_sync.is_better_for(4));
+    assert!(file_system_sync.sync().is_some_and(|it| it.is_err()));
+    assert!(file_system_sync.sync().is_none());
+    assert!(!file_system_sync.is_better_for(99), "the files are for all threads");
     assert_eq!(*asked.0.lock().unwrap(), 1);
-    for never in [Together::new(Some(asked), 0, 2), Together::new(None, 4, 2)] {
+    for never in [FileSystemSync::new(Some(asked), 0, 2), FileSystemSync::new(None, 4, 2)] {
         assert!(!never.is_better_for(99) && never.sync().is_none());
     }
 }

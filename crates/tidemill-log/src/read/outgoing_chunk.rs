@@ -1,13 +1,13 @@
-//! What a read for somebody who sends gives: chunks in memory, or where they stand in a file.
+//! Chunks to send: in memory, or as a position in a file.
 //!
-//! A long chunk is read when there is room for it on its way, not before: what waits for a slow
-//! client is a place in a file, and takes no memory.
+//! A long chunk is read when the connection has room for it, not before. So a slow client's backlog
+//! is a list of positions, and takes no memory.
 //!
-//! Invariant: what is read out of a file is checked, each time, before anybody has it. If it is not
-//! what was written, the segment is under suspicion from then on: its chunks are read and checked
-//! before they are given, so that readers are told.
+//! Invariant: each read out of a file is checked before anybody gets the bytes. If they are
+//! damaged, the segment becomes suspect: from then on its chunks are read and checked before they
+//! are handed out, so that readers get the error.
 
-use super::{FILE_BYTES_MIN, Lane};
+use super::{FILE_BYTES_MIN, SegmentReader};
 use crate::{
     error::ReadError,
     format::{ChunkRef, REF_BYTES},
@@ -19,7 +19,7 @@ use tidemill_env::DiskRead;
 
 /// A chunk to be sent to somebody.
 #[derive(Clone, Debug)]
-pub enum Served {
+pub enum OutgoingChunk {
     /// Its bytes.
     Memory(Bytes),
     /// Where they stand.
@@ -43,8 +43,8 @@ impl std::fmt::Debug for FileChunk {
     }
 }
 
-impl Served {
-    /// How long the chunk is, in bytes.
+impl OutgoingChunk {
+    /// The length of the chunk in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -53,7 +53,7 @@ impl Served {
         }
     }
 
-    /// Whether it has no bytes; no chunk is so.
+    /// False for every chunk: a chunk has at least a head.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -73,10 +73,10 @@ impl FileChunk {
         self.segment.recent(self.position).map(|(_, chunk)| chunk)
     }
 
-    /// Reads it out of the file, and checks it.
+    /// Reads the chunk out of its file, and checks it.
     ///
     /// # Errors
-    /// The disk's; it is not what was written; or the log has let go of it since.
+    /// The disk failed, the chunk is damaged, or retention has deleted it meanwhile.
     ///
     /// # Panics
     /// `into` is not as long as the chunk.
@@ -122,41 +122,41 @@ impl FileChunk {
     }
 }
 
-/// A chunk that a lane has come to, or that follows there.
-pub(super) struct Place<'a> {
-    pub(super) lane: &'a Lane,
+/// A chunk that a reader has come to, or that follows there.
+pub(super) struct ChunkPlace<'a> {
+    pub(super) reader: &'a SegmentReader,
     pub(super) stream: &'a Arc<str>,
     pub(super) position: u64,
     pub(super) reference: &'a ChunkRef,
 }
 
 /// A form in which a read gives chunks.
-pub(super) trait Form: Sized {
-    /// Whether long chunks are given as places in their files.
+pub(super) trait ChunkForm: Sized {
+    /// True if long chunks are given as positions in their files.
     const IS_TO_SEND: bool;
 
     /// A chunk, of which the bytes are here unless it can be given as a place.
-    fn of(chunk: Option<&Bytes>, place: &Place<'_>) -> Option<Self>;
+    fn of(chunk: Option<&Bytes>, place: &ChunkPlace<'_>) -> Option<Self>;
 }
 
-impl Form for Bytes {
+impl ChunkForm for Bytes {
     const IS_TO_SEND: bool = false;
 
-    fn of(chunk: Option<&Bytes>, _place: &Place<'_>) -> Option<Self> {
+    fn of(chunk: Option<&Bytes>, _place: &ChunkPlace<'_>) -> Option<Self> {
         chunk.cloned()
     }
 }
 
-impl Form for Served {
+impl ChunkForm for OutgoingChunk {
     const IS_TO_SEND: bool = true;
 
-    fn of(chunk: Option<&Bytes>, place: &Place<'_>) -> Option<Self> {
-        let (lane, reference) = (place.lane, place.reference);
-        let is_place = reference.bytes as usize >= FILE_BYTES_MIN && !lane.segment.is_suspect();
-        match lane.file.as_ref().filter(|_| is_place) {
+    fn of(chunk: Option<&Bytes>, place: &ChunkPlace<'_>) -> Option<Self> {
+        let (reader, reference) = (place.reader, place.reference);
+        let is_place = reference.bytes as usize >= FILE_BYTES_MIN && !reader.segment.is_suspect();
+        match reader.file.as_ref().filter(|_| is_place) {
             Some(file) => Some(Self::File(FileChunk {
                 file: Arc::clone(file),
-                segment: Arc::clone(&lane.segment),
+                segment: Arc::clone(&reader.segment),
                 stream: Arc::clone(place.stream),
                 position: place.position,
                 reference: reference.clone(),

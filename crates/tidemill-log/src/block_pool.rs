@@ -1,10 +1,9 @@
-//! Memory for what is read ahead, used again: a block goes back when nobody has a part of it.
+//! A pool of blocks for read-ahead: a block goes back when its last reference is dropped.
 //!
-//! Without it each read would take fresh memory of the system, which empties every page of it
-//! before it is written to.
+//! Fresh memory would cost more: the system zeroes each of its pages before the first write.
 //!
-//! Invariant: at most `kept_max` blocks wait to be used again, and none of them for longer than two
-//! rounds of maintenance.
+//! Invariant: at most `kept_max` free blocks, and none of them for longer than two rounds of
+//! maintenance.
 
 use bytes::Bytes;
 use std::{
@@ -17,34 +16,34 @@ const KEPT_BYTES_MAX: usize = 128 << 20;
 
 /// Blocks of one length.
 #[derive(Debug)]
-pub(crate) struct Blocks {
+pub(crate) struct BlockPool {
     block_bytes: usize,
     kept_max: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<FreeBlocks>,
 }
 
 /// Blocks that nobody has.
 #[derive(Debug, Default)]
-struct Kept {
+struct FreeBlocks {
     blocks: Vec<Vec<u8>>,
     /// The fewest there were since the last trim: so many were not needed.
     fewest: usize,
 }
 
 /// A block with something in it.
-struct Block {
+struct PooledBlock {
     bytes: Vec<u8>,
     filled: usize,
-    blocks: Arc<Blocks>,
+    blocks: Arc<BlockPool>,
 }
 
-impl AsRef<[u8]> for Block {
+impl AsRef<[u8]> for PooledBlock {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
 }
 
-impl Drop for Block {
+impl Drop for PooledBlock {
     fn drop(&mut self) {
         let mut kept = self.blocks.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.blocks.len() < self.blocks.kept_max {
@@ -53,14 +52,15 @@ impl Drop for Block {
     }
 }
 
-impl Blocks {
+impl BlockPool {
     pub(crate) fn new(block_bytes: usize) -> Arc<Self> {
         let block_bytes = block_bytes.max(4096);
         let kept_max = KEPT_BYTES_MAX / block_bytes;
         Arc::new(Self { block_bytes, kept_max, kept: Mutex::default() })
     }
 
-    /// Memory with what `fill` puts into its first `want` bytes, and says how much that is.
+    /// A block whose first bytes `fill` has written: up to `want` of them. `fill` returns their
+    /// number.
     pub(crate) fn filled(
         self: &Arc<Self>,
         want: usize,
@@ -75,12 +75,12 @@ impl Blocks {
         kept.fewest = kept.fewest.min(kept.blocks.len());
         drop(kept);
         let bytes = again.unwrap_or_else(|| vec![0; self.block_bytes]);
-        let mut block = Block { bytes, filled: 0, blocks: Arc::clone(self) };
+        let mut block = PooledBlock { bytes, filled: 0, blocks: Arc::clone(self) };
         block.filled = fill(&mut block.bytes[..want])?.min(want);
         Ok(Bytes::from_owner(block))
     }
 
-    /// Gives back what was not needed since the last call.
+    /// Frees the blocks that were not needed since the last call.
     pub(crate) fn trim(&self) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let unused = kept.fewest.min(kept.blocks.len());
@@ -91,7 +91,7 @@ impl Blocks {
     }
 }
 
-/// As [`Blocks::filled`], in memory that is not used again.
+/// As [`BlockPool::filled`], in memory that is not used again.
 pub(crate) fn fresh(
     want: usize,
     fill: impl FnOnce(&mut [u8]) -> io::Result<usize>,
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_block_is_used_again_once_nobody_has_a_part_of_it() {
-        let blocks = Blocks::new(8192);
+        let blocks = BlockPool::new(8192);
         let of = |byte: u8, want: usize| {
             let fill = |into: &mut [u8]| {
                 into.fill(byte);

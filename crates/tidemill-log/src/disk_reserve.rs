@@ -1,9 +1,9 @@
-//! Some room that is kept on the disk for what makes room.
+//! A file that reserves disk space for deletions.
 //!
-//! Deletions, retention and an opening write metadata before anything goes. On a disk that appends
-//! have filled to its last block they give this up, and take it back when there is room again.
+//! Deletions, retention and startup write metadata before they free anything. On a full disk they
+//! remove this file first, and make it again when there is room.
 
-use crate::{error::LogError, meta, shared::at};
+use crate::{core::at, error::LogError, meta};
 use serde::Serialize;
 use std::{
     io,
@@ -13,12 +13,12 @@ use tidemill_env::{Disk, has_no_room};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Reserve {
+pub(crate) struct DiskReserve {
     path: PathBuf,
     bytes: usize,
 }
 
-impl Reserve {
+impl DiskReserve {
     /// In the folder of a log; none if it has no bytes.
     pub(crate) fn new(folder: &Path, bytes: u64) -> Self {
         Self { path: folder.join("reserve"), bytes: usize::try_from(bytes).unwrap_or(0) }

@@ -1,16 +1,16 @@
-//! Opening a log: its streams are read, and what a crash left is recovered or set aside.
+//! The opening of a log: it reads the streams, and recovers or sets aside the remains of a crash.
 
 use super::delete::{remove, remove_folder};
 use crate::{
+    core::{LogCore, at},
+    disk_reserve::DiskReserve,
     error::LogError,
-    ids::{SegmentKey, first_group, is_stream_name},
+    ids::{SegmentName, first_group, is_stream_name},
     meta::{self, LogMeta, StreamMeta},
-    options::{Fsync, Limits},
-    recover::{self, Finish, SegmentFile},
+    options::{Fsync, StreamLimits},
+    recover::{self, PendingSyncs, SegmentFile},
     report::Finding,
-    reserve::Reserve,
     segment::Segment,
-    shared::{Shared, at},
     stream::Stream,
     streamlet::{StreamCore, Streamlet},
 };
@@ -21,6 +21,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
 };
 use tidemill_env::World;
+use tidemill_types::{GroupIx, Life, StreamletIx};
 
 #[cfg(test)]
 mod tests;
@@ -28,24 +29,24 @@ mod tests;
 /// Counts this opening. Damaged metadata are kept as `meta.old`; the clock stands in for them.
 pub(super) fn next_life(
     world: &World,
-    (folder, reserve): (&Path, &Reserve),
+    (folder, reserve): (&Path, &DiskReserve),
     findings: &mut Vec<Finding>,
-) -> Result<u32, LogError> {
+) -> Result<Life, LogError> {
     let disk = &*world.disk;
     let before = match meta::read::<LogMeta>(disk, folder) {
-        Ok(meta) => meta.map_or(0, |it| it.life),
+        Ok(meta) => meta.map_or(0, |it| it.life.0),
         Err(LogError::Damaged { path, why }) => {
             findings.push(Finding::SetAside { path, why });
             u32::try_from(world.clock.wall_micros() / 1_000_000).unwrap_or(0)
         }
         Err(error) => return Err(error),
     };
-    let life = before.saturating_add(1);
+    let life = Life(before.saturating_add(1));
     reserve.write(disk, folder, &LogMeta { life })?;
     Ok(life)
 }
 
-/// Whether anything was ever appended to a stream.
+/// True if anything was ever appended to the stream.
 fn had_data(stream: &Stream) -> bool {
     stream.streamlets().iter().any(|it| it.end_offset() > 0)
 }
@@ -56,16 +57,16 @@ pub(super) fn segments(streams: &BTreeMap<String, Arc<Stream>>) -> Vec<Arc<Segme
     streamlets.flat_map(|it| it.segments().values().cloned().collect::<Vec<_>>()).collect()
 }
 
-/// What opening needs.
-pub(super) struct Opening<'a> {
-    pub(super) shared: &'a Arc<Shared>,
+/// The state of an opening.
+pub(super) struct Startup<'a> {
+    pub(super) shared: &'a Arc<LogCore>,
     pub(super) aside: PathBuf,
-    pub(super) finish: Finish,
+    pub(super) finish: PendingSyncs,
     /// The names in all folders survive a power cut as they are.
     pub(super) settled: bool,
 }
 
-impl Opening<'_> {
+impl Startup<'_> {
     pub(super) fn streams(
         &mut self,
         folder: &Path,
@@ -74,9 +75,9 @@ impl Opening<'_> {
         let mut streams = BTreeMap::new();
         let folders = self.shared.world.disk.list(folder).map_err(at(folder))?;
         // Before anything is read; else each folder is synced by itself.
-        let together = &self.shared.together;
-        self.settled =
-            together.is_better_for(folders.len()) && matches!(together.sync(), Some(Ok(())));
+        let file_system_sync = &self.shared.file_system_sync;
+        self.settled = file_system_sync.is_better_for(folders.len())
+            && matches!(file_system_sync.sync(), Some(Ok(())));
         for path in folders {
             let stream = match self.stream(&path, findings) {
                 Ok(stream) => stream,
@@ -143,7 +144,7 @@ impl Opening<'_> {
             id,
             name: Arc::from(meta.name.as_str()),
             folder: folder.to_owned(),
-            limits: Limits::of(&meta.spec),
+            limits: StreamLimits::of(&meta.spec),
             spec: RwLock::new(meta.spec.clone()),
             starts: Mutex::new(meta.starts.clone()),
             deleted: AtomicBool::new(false),
@@ -169,29 +170,30 @@ impl Opening<'_> {
         meta: &StreamMeta,
         findings: &mut Vec<Finding>,
     ) -> Result<Vec<Arc<Streamlet>>, LogError> {
-        let mut found: BTreeMap<u32, (u64, Vec<SegmentFile>)> = BTreeMap::new();
+        let mut found: BTreeMap<StreamletIx, (GroupIx, Vec<SegmentFile>)> = BTreeMap::new();
         for path in files {
             let name = path.file_name().map(|it| it.to_string_lossy().into_owned());
             let Some(name) = name.filter(|it| !it.starts_with(meta::META)) else { continue };
-            let Some(parts) = SegmentKey::parse_file_name(&name) else {
+            let Some(name) = SegmentName::parse(&name) else {
                 let why = "its name is not that of a segment".to_owned();
                 findings.push(Finding::SetAside { path: path.clone(), why });
                 continue;
             };
-            let (next_group, files) = found.entry(parts.0).or_default();
-            *next_group = (*next_group).max(parts.1 + 1);
-            match recover::inspect(self.shared, core, path, parts)? {
+            let (next_group, files) = found.entry(name.streamlet).or_default();
+            *next_group = (*next_group).max(GroupIx(name.group.0 + 1));
+            match recover::inspect(self.shared, core, path, name)? {
                 Ok(file) => files.push(file),
                 Err(why) => findings.push(Finding::SetAside { path: path.clone(), why }),
             }
         }
         // A name alone makes no streamlet.
         let good = found.iter().rev().find(|(_, (_, files))| !files.is_empty());
-        let count = meta.spec.streamlets.max(good.map_or(0, |(index, _)| index + 1));
+        let count = meta.spec.streamlets.max(good.map_or(0, |(index, _)| index.0 + 1));
         core.spec.write().unwrap_or_else(PoisonError::into_inner).streamlets = count;
         let fsync = meta.spec.fsync.unwrap_or(self.shared.options.fsync);
         let always = fsync == Fsync::Always;
         let open = |index: u32| {
+            let index = StreamletIx(index);
             let (next_group, files) = found.remove(&index).unwrap_or_default();
             let next_group = next_group.max(first_group(self.shared.life));
             let start = meta.starts.get(&index).copied().unwrap_or(0);

@@ -1,7 +1,11 @@
 //! The largest timestamp of a streamlet: found by chunk, without looking at records.
 
 use crate::{
-    error::ReadError, format::DATA_START, read::lost, segment::Segment, streamlet::Streamlet,
+    error::ReadError,
+    format::DATA_START,
+    read::{ChunkTime, lost},
+    segment::Segment,
+    streamlet::Streamlet,
     walk::Walker,
 };
 use std::{io, sync::Arc};
@@ -10,29 +14,28 @@ use std::{io, sync::Arc};
 const SEEK_BYTES: u64 = 4096;
 
 impl Streamlet {
-    /// The first visible chunk, by offset, with the largest timestamp of those that end below
-    /// `below`: its base offset (or the streamlet's start, if that is in the middle of it) and
-    /// that timestamp. None if there are no chunks.
+    /// The largest timestamp of the visible chunks that end below `below`, with the first chunk
+    /// that has it. None if there are no chunks. The offset is at least the streamlet's start.
     ///
     /// # Errors
-    /// What stands there is unreadable.
-    pub fn latest_time(&self, below: i64) -> Result<Option<(i64, i64)>, ReadError> {
-        self.latest_time_within(i64::MIN, below)
+    /// A chunk's reference cannot be read.
+    pub fn max_timestamp(&self, below: i64) -> Result<Option<ChunkTime>, ReadError> {
+        self.max_timestamp_within(i64::MIN, below)
     }
 
-    /// As [`Self::latest_time`], among chunks that end at `from` or after it: of one that begins
-    /// before that, `from` is given for its base offset.
+    /// As [`Self::max_timestamp`], among chunks that end at `from` or after it. The offset is at
+    /// least `from`.
     ///
     /// # Errors
-    /// What stands there is unreadable.
-    pub fn latest_time_within(
+    /// A chunk's reference cannot be read.
+    pub fn max_timestamp_within(
         &self,
         from: i64,
         below: i64,
-    ) -> Result<Option<(i64, i64)>, ReadError> {
+    ) -> Result<Option<ChunkTime>, ReadError> {
         let (start, below) = {
-            let progress = self.progress();
-            (progress.start().max(from), progress.watermark().min(below))
+            let offsets = self.offsets();
+            (offsets.start().max(from), offsets.watermark().min(below))
         };
         let mut segments: Vec<(i64, i64, Arc<Segment>)> = Vec::new();
         for segment in self.segments().values() {
@@ -42,9 +45,10 @@ impl Streamlet {
             }
         }
         segments.sort_by_key(|(latest, first, _)| (std::cmp::Reverse(*latest), *first));
-        let mut best: Option<(i64, i64)> = None;
+        let key = |it: &ChunkTime| (it.max_timestamp_ms, -it.offset);
+        let mut best: Option<ChunkTime> = None;
         for (latest, _, segment) in segments {
-            if best.is_some_and(|(_, time)| time > latest) {
+            if best.is_some_and(|it| it.max_timestamp_ms > latest) {
                 break;
             }
             let found = match self.latest_in(&segment, start, below) {
@@ -52,24 +56,24 @@ impl Streamlet {
                 other => other.map_err(|error| lost(&segment, error))?,
             };
             let Some(found) = found else { continue };
-            if best.is_none_or(|it| (found.1, -found.0) > (it.1, -it.0)) {
+            if best.is_none_or(|it| key(&found) > key(&it)) {
                 best = Some(found);
             }
         }
         Ok(best)
     }
 
-    /// As [`Self::latest_time`], in one segment.
+    /// As [`Self::max_timestamp`], in one segment.
     fn latest_in(
         &self,
         segment: &Arc<Segment>,
         start: i64,
         below: i64,
-    ) -> io::Result<Option<(i64, i64)>> {
+    ) -> io::Result<Option<ChunkTime>> {
         let written = segment.state().written;
         let file = segment.reader(&*self.shared.world.disk)?;
         let mut walker = Walker::new(file, segment.key, SEEK_BYTES)?;
-        let (mut position, mut best) = (DATA_START, None);
+        let (mut position, mut best) = (DATA_START, None::<ChunkTime>);
         while position < written {
             // Damage is stepped over here: whoever reads there is told.
             let found = match walker.reference(position)? {
@@ -80,9 +84,9 @@ impl Streamlet {
             if reference.last >= below {
                 break;
             }
-            let later = |(_, time): &(i64, i64)| reference.max_timestamp_ms > *time;
+            let later = |it: &ChunkTime| reference.max_timestamp_ms > it.max_timestamp_ms;
             if reference.last >= start && best.as_ref().is_none_or(later) {
-                best = Some((reference.base.max(start), reference.max_timestamp_ms));
+                best = Some(ChunkTime::of(&reference, start));
             }
             position = place + reference.entry_bytes();
         }

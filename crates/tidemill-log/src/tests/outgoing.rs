@@ -21,10 +21,10 @@ fn filled_with(world: &World, options: LogOptions) -> (TempDir, Log, Arc<Streaml
     (folder, log, streamlet, values)
 }
 
-fn bytes_of(served: &Served) -> Vec<u8> {
+fn bytes_of(served: &OutgoingChunk) -> Vec<u8> {
     match served {
-        Served::Memory(bytes) => bytes.to_vec(),
-        Served::File(chunk) => {
+        OutgoingChunk::Memory(bytes) => bytes.to_vec(),
+        OutgoingChunk::File(chunk) => {
             assert!(chunk.bytes() > 40_000);
             chunk.read().unwrap().to_vec()
         }
@@ -32,7 +32,7 @@ fn bytes_of(served: &Served) -> Vec<u8> {
 }
 
 /// All chunks, by reads to send of at most `max_bytes`.
-fn all_served(streamlet: &Streamlet, max_bytes: usize) -> Vec<Served> {
+fn all_served(streamlet: &Streamlet, max_bytes: usize) -> Vec<OutgoingChunk> {
     let (mut cursor, mut all) = (ReadCursor::default(), Vec::new());
     let mut offset = streamlet.start_offset();
     loop {
@@ -53,7 +53,7 @@ fn what_is_sent_from_files_is_what_was_written() {
         let served = all_served(&streamlet, max_bytes);
         let found: Vec<Vec<u8>> = served.iter().map(|it| value(&bytes_of(it)).to_vec()).collect();
         assert_eq!(found, values, "{max_bytes} bytes at once");
-        let files = served.iter().filter(|it| matches!(it, Served::File(_))).count();
+        let files = served.iter().filter(|it| matches!(it, OutgoingChunk::File(_))).count();
         assert_eq!(files, 32, "long chunks, and no others");
     }
 }
@@ -61,9 +61,9 @@ fn what_is_sent_from_files_is_what_was_written() {
 #[test]
 fn what_is_in_memory_is_not_read_out_of_files() {
     let (_folder, _log, streamlet, _) = filled_with(&World::real(), LogOptions::default());
-    let long = |it: &Served| match it {
-        Served::Memory(_) => None,
-        Served::File(chunk) => Some(chunk.in_memory()),
+    let long = |it: &OutgoingChunk| match it {
+        OutgoingChunk::Memory(_) => None,
+        OutgoingChunk::File(chunk) => Some(chunk.in_memory()),
     };
     let found: Vec<Option<Bytes>> =
         all_served(&streamlet, 1 << 20).iter().filter_map(long).collect();
@@ -89,7 +89,7 @@ fn row_38_what_waits_to_be_sent_is_never_anothers() {
     }
     let (mut there, mut gone) = (0, 0);
     for (served, expected) in served.iter().zip(&values) {
-        let Served::File(chunk) = served else { continue };
+        let OutgoingChunk::File(chunk) = served else { continue };
         match chunk.read() {
             Ok(bytes) => {
                 assert_eq!(value(&bytes), expected);
@@ -125,9 +125,9 @@ fn row_20_damage_is_found_when_a_chunk_is_sent_and_then_told() {
     let (folder, _log, streamlet, values) = filled();
     let served = all_served(&streamlet, 1 << 20);
     damage_the_third(&folder);
-    let found = |served: &Served| match served {
-        Served::Memory(bytes) => Ok(bytes.clone()),
-        Served::File(chunk) => chunk.read(),
+    let found = |served: &OutgoingChunk| match served {
+        OutgoingChunk::Memory(bytes) => Ok(bytes.clone()),
+        OutgoingChunk::File(chunk) => chunk.read(),
     };
     for (index, (served, expected)) in served.iter().zip(&values).enumerate() {
         match (index, found(served)) {

@@ -1,6 +1,6 @@
-//! A reader's place in one segment, and what stands there.
+//! The position of a reader in one segment, and the chunk there.
 //!
-//! Invariant: a head is checked, reference and chunk, or it is said to be bad.
+//! Invariant: a chunk is good only if its reference and its bytes were checked.
 
 use crate::{
     format::{ChunkRef, DATA_START, REF_BYTES},
@@ -18,42 +18,42 @@ pub(super) const FILE_BYTES_MIN: usize = 32 << 10;
 /// Reads of references alone, on the way to an offset, take so many bytes at once.
 pub(super) const SEEK_BYTES: u64 = 4096;
 
-/// What stands at a lane's place.
-pub(crate) enum Head {
+/// The entry at a reader's position.
+pub(crate) enum EntryState {
     /// A good chunk; or a good reference, of one that is given as a place in its file.
     Good(ChunkRef, Option<Bytes>),
     /// Something else; after it a good reference, if one was found.
     Bad(Option<(u64, ChunkRef)>),
 }
 
-pub(crate) struct Lane {
+pub(crate) struct SegmentReader {
     pub(crate) segment: Arc<Segment>,
     pub(crate) position: u64,
-    pub(crate) head: Option<Head>,
+    pub(crate) head: Option<EntryState>,
     /// Chunks that came behind a bad head since it was looked at stand from here on.
     sought: u64,
-    /// For what is no longer in memory.
+    /// Reads chunks that are no longer in memory.
     pub(crate) walker: Option<Walker>,
-    /// For those who send, and read later.
+    /// The file of chunks that are read when they are sent.
     pub(super) file: Option<Arc<dyn DiskRead>>,
 }
 
-/// What a reader wants.
+/// The way a reader gets its chunks.
 #[derive(Clone, Copy)]
-pub(crate) struct How {
+pub(crate) struct ReadMode {
     /// No more than this is read ahead, in bytes.
     pub(super) ahead_max: u64,
     /// It sends chunks, and reads long ones only then.
     pub(super) sends: bool,
 }
 
-impl Default for How {
+impl Default for ReadMode {
     fn default() -> Self {
         Self { ahead_max: u64::MAX, sends: false }
     }
 }
 
-impl Lane {
+impl SegmentReader {
     pub(crate) fn new(segment: Arc<Segment>) -> Self {
         Self { segment, position: DATA_START, head: None, sought: 0, walker: None, file: None }
     }
@@ -89,8 +89,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Looks at what stands here, if there is anything.
-    pub(crate) fn look(&mut self, streamlet: &Streamlet, how: How) -> io::Result<()> {
+    /// Reads the entry at the position into `head`, if there is one.
+    pub(crate) fn look(&mut self, streamlet: &Streamlet, how: ReadMode) -> io::Result<()> {
         if self.head.is_some() {
             return Ok(());
         }
@@ -103,13 +103,13 @@ impl Lane {
             if how.sends && chunk.len() >= FILE_BYTES_MIN {
                 self.open_to_send(streamlet);
             }
-            self.head = Some(Head::Good(reference, Some(chunk)));
+            self.head = Some(EntryState::Good(reference, Some(chunk)));
             return Ok(());
         }
         if how.sends && !self.segment.is_suspect() {
             self.open_to_send(streamlet);
-            if let Some(reference) = self.long_one()? {
-                self.head = Some(Head::Good(reference, None));
+            if let Some(reference) = self.long_chunk_reference()? {
+                self.head = Some(EntryState::Good(reference, None));
                 return Ok(());
             }
         }
@@ -125,14 +125,14 @@ impl Lane {
             entry = walker.entry(position)?;
         }
         self.head = Some(match entry {
-            Some((reference, chunk)) => Head::Good(reference, Some(chunk)),
-            None => Head::Bad(walker.find(position + 8, written)?),
+            Some((reference, chunk)) => EntryState::Good(reference, Some(chunk)),
+            None => EntryState::Bad(walker.find(position + 8, written)?),
         });
         Ok(())
     }
 
     /// The reference that stands here, if it is one of a long chunk.
-    fn long_one(&mut self) -> io::Result<Option<ChunkRef>> {
+    fn long_chunk_reference(&mut self) -> io::Result<Option<ChunkRef>> {
         let (position, key) = (self.position, &self.segment.key);
         let Some(file) = &self.file else { return Ok(None) };
         let reference = match &mut self.walker {
@@ -154,8 +154,8 @@ impl Lane {
         }
     }
 
-    /// Keeps its place and none of the memory of what stands there, unless that is the segment's.
-    pub(crate) fn let_go(&mut self) {
+    /// Frees the memory of the entry, unless the segment has it cached. The position stays.
+    pub(crate) fn release_block(&mut self) {
         if let Some(walker) = &mut self.walker {
             walker.forget();
             self.head = None;
@@ -170,9 +170,9 @@ impl Lane {
         self.forget_unread();
     }
 
-    /// Whoever comes next may want the bytes.
+    /// Forgets an entry whose bytes were not read: the next caller may want them.
     fn forget_unread(&mut self) {
-        if matches!(self.head, Some(Head::Good(_, None))) {
+        if matches!(self.head, Some(EntryState::Good(_, None))) {
             self.head = None;
         }
     }
@@ -183,18 +183,23 @@ impl Lane {
         self.head = None;
     }
 
-    /// Drops what ends before `next`. False if the lane has come to its end.
-    pub(crate) fn skip(&mut self, streamlet: &Streamlet, next: i64, how: How) -> io::Result<bool> {
+    /// Skips entries that end before `next`. False if the reader has come to the segment's end.
+    pub(crate) fn skip(
+        &mut self,
+        streamlet: &Streamlet,
+        next: i64,
+        how: ReadMode,
+    ) -> io::Result<bool> {
         loop {
             self.look(streamlet, how)?;
             match &self.head {
-                Some(Head::Good(reference, _)) if reference.last < next => {
+                Some(EntryState::Good(reference, _)) if reference.last < next => {
                     self.go(self.position + reference.entry_bytes());
                 }
-                Some(Head::Bad(Some((place, reference)))) if reference.base <= next => {
+                Some(EntryState::Bad(Some((place, reference)))) if reference.base <= next => {
                     self.go(*place);
                 }
-                Some(Head::Bad(None)) => {
+                Some(EntryState::Bad(None)) => {
                     let (sealed, written, end) = {
                         let state = self.segment.state();
                         (state.sealed, state.written, state.end)
@@ -219,8 +224,8 @@ impl Lane {
         }
     }
 
-    /// Whether nothing will ever stand here. Seen at one moment: a chunk may have come, and the seal
-    /// after it, since somebody looked here and found nothing.
+    /// True if no chunk will ever follow here. Both facts are read under one lock: a chunk, and the
+    /// seal after it, may have come since the last look.
     fn has_ended(&self) -> bool {
         let state = self.segment.state();
         state.sealed && self.position >= state.written

@@ -1,6 +1,6 @@
 //! The largest timestamp is that of the visible chunks, whatever order they have.
 
-use crate::{AppendHow, Log, LogOptions, StreamSpec, testing::Batch};
+use crate::{AppendOptions, ChunkTime, Log, LogOptions, StreamSpec, testing::Batch};
 use proptest::prelude::*;
 use std::path::Path;
 use tidemill_env::World;
@@ -19,12 +19,12 @@ proptest! {
         let spec = StreamSpec { segment_bytes: ByteSize(64 << 10), ..StreamSpec::default() };
         let stream = log.create("s", spec).unwrap();
         let streamlet = stream.streamlet(0).unwrap();
-        prop_assert_eq!(streamlet.latest_time(i64::MAX).unwrap(), None);
+        prop_assert_eq!(streamlet.max_timestamp(i64::MAX).unwrap(), None);
         let mut chunks = Vec::new();
         for (timestamp_ms, records, long) in times {
             let value = vec![0; if long { 20_000 } else { 1 }];
             let batch = Batch { timestamp_ms, value, ..Batch::of(records) };
-            let append = streamlet.append(&batch.bytes(), AppendHow::default()).unwrap();
+            let append = streamlet.append(&batch.bytes(), AppendOptions::default()).unwrap();
             chunks.push((append.base_offset, append.last_offset, timestamp_ms));
         }
         log.sync();
@@ -33,9 +33,12 @@ proptest! {
         let expected = chunks
             .iter()
             .filter(|(_, last, _)| *last >= start && *last < below)
-            .map(|(base, _, time)| ((*base).max(start), *time))
+            .map(|(base, _, time)| ChunkTime {
+                offset: (*base).max(start),
+                max_timestamp_ms: *time,
+            })
             .rev()
-            .max_by_key(|(_, time)| *time);
-        prop_assert_eq!(streamlet.latest_time(below).unwrap(), expected);
+            .max_by_key(|it| it.max_timestamp_ms);
+        prop_assert_eq!(streamlet.max_timestamp(below).unwrap(), expected);
     }
 }

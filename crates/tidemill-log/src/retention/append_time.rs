@@ -6,27 +6,27 @@
 //! it counts as    5 │ 6 … 7 │     7 │      7 │    10
 //! ```
 //!
-//! What is in the future now was said by a clock that was ahead: it came no later than when that was
-//! first seen, and no later than what came after it. What is before something that was there already
-//! was said by one that was behind: it counts as that.
+//! A time in the future comes from a clock that was ahead: the chunk came no later than when that
+//! was first seen, and no later than the chunks after it. A time before that of an earlier chunk
+//! comes from a clock that was behind: it counts as the earlier chunk's time.
 //!
 //! Invariant: nothing counts as having come before something that it came after, unless that is in
 //! the future.
 
-use crate::segment::Segment;
+use crate::{ids::life_of, segment::Segment};
 use std::sync::Arc;
 
 /// By less a moment is not in the future.
 const AHEAD_S: u32 = 60;
 
-/// Whether a moment is in the future, when the clock says this.
+/// True if a moment is in the future of a clock.
 pub(crate) fn is_ahead(moment_s: u32, clock_s: u32) -> bool {
     moment_s > clock_s.saturating_add(AHEAD_S)
 }
 
-/// What a segment says of its last chunk.
+/// The times that a segment has of its last chunk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said {
+pub(super) struct AppendTimes {
     pub(super) appended_s: u32,
     /// The latest moment that anything said that was there before the segment.
     pub(super) before_s: u32,
@@ -35,33 +35,33 @@ pub(super) struct Said {
 }
 
 /// When the last chunks of segments came, which are in the order in which these came.
-pub(super) fn came(said: &[Said], clock_s: u32) -> Vec<u32> {
-    let mut came_s: Vec<u32> = said.iter().map(|it| it.appended_s).collect();
+pub(super) fn corrected_times(said: &[AppendTimes], clock_s: u32) -> Vec<u32> {
+    let mut record_append_time: Vec<u32> = said.iter().map(|it| it.appended_s).collect();
     let mut after_s = u32::MAX;
-    for (came_s, said) in came_s.iter_mut().zip(said).rev() {
+    for (record_append_time, said) in record_append_time.iter_mut().zip(said).rev() {
         if let Some(seen_s) = said.seen_s {
-            *came_s = (*came_s).min(seen_s).min(after_s);
+            *record_append_time = (*record_append_time).min(seen_s).min(after_s);
         }
-        after_s = after_s.min(*came_s);
+        after_s = after_s.min(*record_append_time);
     }
     let mut before_s = 0;
-    for (came_s, said) in came_s.iter_mut().zip(said) {
+    for (record_append_time, said) in record_append_time.iter_mut().zip(said) {
         for earlier_s in [before_s, said.before_s] {
             if !is_ahead(earlier_s, clock_s) {
-                *came_s = (*came_s).max(earlier_s);
+                *record_append_time = (*record_append_time).max(earlier_s);
             }
         }
-        before_s = *came_s;
+        before_s = *record_append_time;
     }
-    came_s
+    record_append_time
 }
 
-/// Tells segments of earlier lives, which know when they were made, what was there before them.
-pub(crate) fn tell_before(mut segments: Vec<Arc<Segment>>) {
+/// Sets `before_s` of the segments of earlier lives, from the times at which they were made.
+pub(crate) fn set_before_times(mut segments: Vec<Arc<Segment>>) {
     segments.sort_by_key(|it| it.key.epoch);
     // The latest moments: of a life that ended, and at which a segment was made.
     let (mut ended_s, mut made_s) = (0, 0);
-    for life in segments.chunk_by(|a, b| a.key.epoch >> 32 == b.key.epoch >> 32) {
+    for life in segments.chunk_by(|a, b| life_of(a.key.epoch) == life_of(b.key.epoch)) {
         let mut appended_s = 0;
         for segment in life {
             let mut state = segment.state();

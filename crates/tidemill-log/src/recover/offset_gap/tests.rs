@@ -2,8 +2,11 @@
 
 use super::*;
 
-fn places(ranges: &[(i64, i64)]) -> Vec<Place> {
-    ranges.iter().map(|(base, last)| Place { base: *base, last: *last, position: 0 }).collect()
+fn places(ranges: &[(i64, i64)]) -> Vec<ScannedChunk> {
+    ranges
+        .iter()
+        .map(|(base, last)| ScannedChunk { base: *base, last: *last, position: 0 })
+        .collect()
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Which appended bytes stay in memory: the youngest, over all streams, up to a bound.
+//! The appended chunks that stay in memory: the youngest, over all streams, up to a bound.
 //!
-//! Invariant: the sum of what segments keep is at most the bound, once an append has returned.
+//! Invariant: all segments together keep at most the bound, once an append has returned.
 
 use crate::segment::Segment;
 use std::{
@@ -10,23 +10,23 @@ use std::{
 
 /// The order in which kept chunks go.
 #[derive(Default)]
-struct Kept {
+struct CacheQueue {
     chunks: VecDeque<(Weak<Segment>, u64)>,
     bytes: u64,
 }
 
 /// The persistence manager's memory.
-pub(crate) struct Memory {
+pub(crate) struct ChunkCache {
     bound: u64,
-    kept: Mutex<Kept>,
+    kept: Mutex<CacheQueue>,
 }
 
-impl Memory {
+impl ChunkCache {
     pub(crate) fn new(bound: u64) -> Self {
         Self { bound, kept: Mutex::default() }
     }
 
-    /// Whether anything is kept at all.
+    /// True if the cache keeps anything at all.
     pub(crate) fn is_on(&self) -> bool {
         self.bound > 0
     }
@@ -36,8 +36,8 @@ impl Memory {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
-    /// A segment has put a chunk at the end of what it keeps. Chunks of one segment must come
-    /// here in the order in which it keeps them.
+    /// Counts a chunk that a segment has just cached. Chunks of one segment must come here in the
+    /// order of the segment's cache.
     pub(crate) fn keep(&self, segment: &Arc<Segment>, bytes: u64) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.chunks.push_back((Arc::downgrade(segment), bytes));

@@ -1,17 +1,17 @@
-//! What all streams of a log share: the world, the settings, the memory, the queue of syncs, the
-//! pool of emptied files, and the counter of epochs.
+//! The parts that all streams of a log share: the world, the settings, the chunk cache, the queue
+//! of syncs, the pool of emptied files, and the counter of epochs.
 //!
 //! Invariant: a file is used again only after its old name is durably gone.
 
 use crate::{
-    blocks::Blocks,
-    commit::{Committer, Together, Work},
+    block_pool::BlockPool,
+    chunk_cache::ChunkCache,
+    commit::{FileSystemSync, SyncScheduler, SyncWork},
+    disk_reserve::DiskReserve,
     error::LogError,
     format::SegmentHead,
-    ids::SegmentKey,
-    memory::Memory,
+    ids::{SegmentKey, first_epoch, life_of},
     options::{Journal, LogOptions},
-    reserve::Reserve,
     retention::is_ahead,
     segment::Segment,
     sync_figures::SyncCounter,
@@ -25,42 +25,42 @@ use std::{
     },
 };
 use tidemill_env::{DiskLock, PlacedFile, World, has_no_room};
-use tidemill_types::Span;
+use tidemill_types::{Life, SegmentEpoch, Span};
 
 /// Emptied segment files: path and length.
 #[derive(Default)]
-struct Pool {
+struct FilePool {
     files: Vec<(PathBuf, u64)>,
     bytes: u64,
 }
 
 /// A file of the pool that was a segment: its old name may not be durably gone yet.
 #[derive(Debug)]
-pub(crate) struct Emptied {
+pub(crate) struct EmptiedFile {
     path: PathBuf,
     length: u64,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct LogCore {
     pub(crate) world: World,
     pub(crate) options: LogOptions,
-    pub(crate) memory: Memory,
-    pub(crate) blocks: Arc<Blocks>,
-    pub(crate) committer: Committer,
-    pub(crate) together: Together,
+    pub(crate) memory: ChunkCache,
+    pub(crate) blocks: Arc<BlockPool>,
+    pub(crate) committer: SyncScheduler,
+    pub(crate) file_system_sync: FileSystemSync,
     pub(crate) syncs: SyncCounter,
-    pub(crate) reserve: Reserve,
+    pub(crate) reserve: DiskReserve,
     pool_folder: PathBuf,
-    pool: Mutex<Pool>,
-    /// How often the log was opened.
-    pub(crate) life: u32,
+    pool: Mutex<FilePool>,
+    /// The life of the log: the number of times it was opened.
+    pub(crate) life: Life,
     /// The next segment's epoch. Its upper half is the log's life, so it never repeats.
     epoch: AtomicU64,
     /// The latest moment at which a chunk came, as the log has it, in seconds since 1970.
     newest_s: AtomicU32,
     /// The latest that it ever was.
     highest_s: AtomicU32,
-    /// How often the start of a streamlet has moved.
+    /// A count of the moves of streamlets' starts.
     pub(crate) moves: AtomicU64,
     closed: AtomicBool,
     /// Held as long as anything of this log can write: threads and streamlets hold this.
@@ -73,15 +73,15 @@ pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> LogError {
     move |error| LogError::Disk { path: path.clone(), error }
 }
 
-impl Shared {
+impl LogCore {
     /// The pool's folder is there.
     pub(crate) fn new(
         world: World,
         options: LogOptions,
-        (pool_folder, reserve): (PathBuf, Reserve),
-        life: u32,
+        (pool_folder, reserve): (PathBuf, DiskReserve),
+        life: Life,
     ) -> Result<Self, LogError> {
-        let memory = Memory::new(options.memory_bytes.0);
+        let memory = ChunkCache::new(options.memory_bytes.0);
         // Opened before anything is written, so that it tells of every error since.
         let file_system = match world.disk.file_system(&pool_folder) {
             Ok(file_system) => Some(file_system),
@@ -89,21 +89,21 @@ impl Shared {
             Err(error) => return Err(at(&pool_folder)(error)),
         };
         let (min, threads) = (options.sync_together_min, options.sync_threads);
-        let together = Together::new(file_system, min, threads);
+        let file_system_sync = FileSystemSync::new(file_system, min, threads);
         let block_bytes = usize::try_from(options.read_ahead_bytes.0).unwrap_or(usize::MAX >> 1);
         let shared = Self {
             world,
             options,
             memory,
-            blocks: Blocks::new(block_bytes),
-            committer: Committer::default(),
-            together,
+            blocks: BlockPool::new(block_bytes),
+            committer: SyncScheduler::default(),
+            file_system_sync,
             syncs: SyncCounter::default(),
             reserve,
             pool_folder,
             pool: Mutex::default(),
             life,
-            epoch: AtomicU64::new(u64::from(life) << 32),
+            epoch: AtomicU64::new(first_epoch(life).0),
             newest_s: AtomicU32::new(0),
             highest_s: AtomicU32::new(0),
             moves: AtomicU64::new(0),
@@ -143,32 +143,32 @@ impl Shared {
         self.committer.close();
     }
 
-    pub(crate) fn next_epoch(&self) -> u64 {
-        self.epoch.fetch_add(1, Ordering::SeqCst)
+    pub(crate) fn next_epoch(&self) -> SegmentEpoch {
+        SegmentEpoch(self.epoch.fetch_add(1, Ordering::SeqCst))
     }
 
     pub(crate) fn is_of_this_life(&self, key: &SegmentKey) -> bool {
-        key.epoch >> 32 == u64::from(self.life)
+        life_of(key.epoch) == self.life
     }
 
     /// When a chunk comes that comes now, in seconds since 1970: never before another that is there,
-    /// but for [`Self::set_back`]. A clock that is behind for a while would make it old once it is
+    /// but for [`Self::lower_newest_time`]. A clock that is behind for a while would make it old once it is
     /// right again.
-    pub(crate) fn now_s(&self) -> u32 {
+    pub(crate) fn append_time_s(&self) -> u32 {
         let now = u32::try_from(self.world.clock.wall_micros() / 1_000_000).unwrap_or(0);
         let newest = self.newest_s.load(Ordering::Relaxed);
-        if now > newest { self.came_s(now) } else { newest }
+        if now > newest { self.record_append_time(now) } else { newest }
     }
 
     /// A chunk came then: when the newest one did.
-    pub(crate) fn came_s(&self, appended_s: u32) -> u32 {
+    pub(crate) fn record_append_time(&self, appended_s: u32) -> u32 {
         self.highest_s.fetch_max(appended_s, Ordering::Relaxed);
         self.newest_s.fetch_max(appended_s, Ordering::Relaxed).max(appended_s)
     }
 
     /// The clock is sure to say this, in seconds since 1970: if it was ahead when chunks came, those
     /// that come from now on are not said to have come then.
-    pub(crate) fn set_back(&self, clock_s: u32) {
+    pub(crate) fn lower_newest_time(&self, clock_s: u32) {
         if is_ahead(self.newest_s.load(Ordering::Relaxed), clock_s) {
             self.newest_s.store(clock_s, Ordering::Relaxed);
         }
@@ -228,7 +228,7 @@ impl Shared {
         let was_used = recycled.is_some();
         let from = match recycled {
             Some((from, _)) => from,
-            None => self.pool_folder.join(format!("{:016x}", self.next_epoch())),
+            None => self.pool_folder.join(format!("{:016x}", self.next_epoch().0)),
         };
         let made = self.open_segment(&from).and_then(|file| {
             let created_us = self.world.clock.wall_micros();
@@ -254,7 +254,7 @@ impl Shared {
     }
 
     /// Has a segment synced in so long.
-    pub(crate) fn sync_after(&self, span: Span, work: Work) {
+    pub(crate) fn sync_after(&self, span: Span, work: SyncWork) {
         let now = self.world.clock.monotonic_micros();
         let due = now.saturating_add(u64::try_from(span.0).unwrap_or(0));
         self.committer.push_later(due, work);
@@ -277,31 +277,31 @@ impl Shared {
     }
 
     /// As [`Self::recycle`], not durably yet: once that is synced, [`Self::take_emptied`].
-    pub(crate) fn move_away(&self, files: &[PathBuf]) -> io::Result<Vec<Emptied>> {
+    pub(crate) fn move_away(&self, files: &[PathBuf]) -> io::Result<Vec<EmptiedFile>> {
         let disk = &*self.world.disk;
         let mut emptied = Vec::new();
         for path in files {
-            let to = self.pool_folder.join(format!("{:016x}", self.next_epoch()));
+            let to = self.pool_folder.join(format!("{:016x}", self.next_epoch().0));
             let length = match disk.open_read(path).and_then(|it| it.length()) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
             disk.rename(path, &to)?;
-            emptied.push(Emptied { path: to, length });
+            emptied.push(EmptiedFile { path: to, length });
         }
         Ok(emptied)
     }
 
     /// Files whose old names are durably gone are in the pool, or removed.
-    pub(crate) fn take_emptied(&self, emptied: Vec<Emptied>) {
+    pub(crate) fn take_emptied(&self, emptied: Vec<EmptiedFile>) {
         emptied.into_iter().for_each(|it| self.put_into_pool(it.path, it.length));
     }
 }
 
 /// Runs an operation that needs room; while there is none, emptied files are given up for it.
 pub(crate) fn with_room<T>(
-    shared: &Arc<Shared>,
+    shared: &Arc<LogCore>,
     mut operation: impl FnMut() -> io::Result<T>,
 ) -> io::Result<T> {
     loop {

@@ -1,52 +1,54 @@
-//! What applications have acknowledged, and which groups their consumers hold. No lock, no disk.
+//! The progress of applications, and the groups that their consumers hold. No lock, no disk.
 
 use super::GroupsNow;
 use crate::error::GroupError;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use tidemill_types::GroupIx;
 
 /// Applications of one streamlet; more are refused.
 const APPLICATIONS_MAX: usize = 1000;
 
-/// How far an application has read a streamlet by groups: a value to be kept and given back.
+/// The progress of an application that reads a streamlet by groups, as a value to store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupProgress {
     /// All groups below this one are read to their end.
-    pub done_below: u64,
+    pub done_below: GroupIx,
     /// So are these.
-    pub done: BTreeSet<u64>,
+    pub done: BTreeSet<GroupIx>,
     /// Groups that were read in part: the first offset that was not acknowledged.
-    pub partly: BTreeMap<u64, i64>,
+    pub partly: BTreeMap<GroupIx, i64>,
 }
 
 /// One application.
 #[derive(Debug, Default)]
-pub(crate) struct Share {
+pub(crate) struct ApplicationProgress {
     progress: GroupProgress,
-    held: BTreeSet<u64>,
+    held: BTreeSet<GroupIx>,
 }
 
-impl Share {
+impl ApplicationProgress {
     /// Gives out groups: each with the offset to go on from.
-    pub(super) fn take(&mut self, now: &GroupsNow, most: usize) -> Vec<(u64, i64)> {
+    pub(super) fn take(&mut self, now: &GroupsNow, most: usize) -> Vec<(GroupIx, i64)> {
         let progress = &mut self.progress;
-        let left = |group: &u64| *group >= progress.done_below && !progress.done.contains(group);
+        let left =
+            |group: &GroupIx| *group >= progress.done_below && !progress.done.contains(group);
         let open = || now.groups.iter().filter(|(group, _)| left(group));
         // Numbers that no group has any more, or ever had, are behind too.
-        let settled = open().next().map_or(now.settled_below, |it| now.settled_below.min(*it.0));
-        let visible: Vec<u64> = open().filter(|it| *it.1).map(|it| *it.0).collect();
+        let settled = open().next().map_or(now.complete_below, |it| now.complete_below.min(*it.0));
+        let visible: Vec<GroupIx> = open().filter(|it| *it.1).map(|it| *it.0).collect();
         progress.done_below = progress.done_below.max(settled);
         progress.done = progress.done.split_off(&progress.done_below);
         progress.partly = progress.partly.split_off(&progress.done_below);
         let free = visible.into_iter().filter(|group| !self.held.contains(group));
-        let taken: Vec<u64> = free.take(most).collect();
+        let taken: Vec<GroupIx> = free.take(most).collect();
         self.held.extend(&taken);
         let from = |group| self.progress.partly.get(&group).copied().unwrap_or(0);
         taken.into_iter().map(|group| (group, from(group))).collect()
     }
 
     /// The first offset of a group that was not acknowledged; none if all was.
-    fn first_open(&self, group: u64) -> Option<i64> {
+    fn first_open(&self, group: GroupIx) -> Option<i64> {
         let progress = &self.progress;
         if group < progress.done_below || progress.done.contains(&group) {
             return None;
@@ -57,10 +59,10 @@ impl Share {
 
 /// All applications of a streamlet.
 #[derive(Debug, Default)]
-pub(crate) struct Applications(BTreeMap<String, Share>);
+pub(crate) struct Applications(BTreeMap<String, ApplicationProgress>);
 
 impl Applications {
-    pub(super) fn get(&mut self, name: &str) -> Result<&mut Share, GroupError> {
+    pub(super) fn get(&mut self, name: &str) -> Result<&mut ApplicationProgress, GroupError> {
         if !self.0.contains_key(name) && self.0.len() >= APPLICATIONS_MAX {
             return Err(GroupError::TooMany(APPLICATIONS_MAX));
         }
@@ -96,12 +98,12 @@ impl Applications {
 
     /// The lowest offset of a group that some application has not acknowledged; none if all have
     /// read all of it.
-    pub(super) fn first_open(&self, group: u64) -> Option<i64> {
+    pub(super) fn first_open(&self, group: GroupIx) -> Option<i64> {
         self.0.values().filter_map(|share| share.first_open(group)).min()
     }
 
     /// A consumer has read its group up to `next`, or to its end.
-    pub(super) fn acknowledge(&mut self, name: &str, group: u64, next: i64, ended: bool) {
+    pub(super) fn acknowledge(&mut self, name: &str, group: GroupIx, next: i64, ended: bool) {
         let Some(share) = self.0.get_mut(name).filter(|it| it.held.contains(&group)) else {
             return;
         };
@@ -114,7 +116,7 @@ impl Applications {
     }
 
     /// A consumer let its group go.
-    pub(super) fn give_back(&mut self, name: &str, group: u64) {
+    pub(super) fn give_back(&mut self, name: &str, group: GroupIx) {
         if let Some(share) = self.0.get_mut(name) {
             share.held.remove(&group);
         }

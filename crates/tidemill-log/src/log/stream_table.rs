@@ -6,12 +6,12 @@ use crate::{ids::StreamId, stream::Stream};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// All streams of a log.
-pub(super) struct Streams {
+pub(super) struct StreamTable {
     names: BTreeMap<String, Arc<Stream>>,
     ids: BTreeMap<StreamId, Arc<Stream>>,
 }
 
-impl Streams {
+impl StreamTable {
     pub(super) fn new(names: BTreeMap<String, Arc<Stream>>) -> Self {
         let ids = names.values().map(|it| (it.id(), Arc::clone(it))).collect();
         Self { names, ids }
