@@ -40,7 +40,7 @@ use tidemill_log::{Append, AppendError, AppendOptions, OnDurable, ReadError, Str
 use tidemill_wire::{
     chunk::ChunkHead,
     kafka::{ErrorCode, KafkaString},
-    records::control_marker,
+    records::{Marker, control_marker},
     transactions::TransactionPartition,
 };
 
@@ -375,7 +375,13 @@ impl Partition {
     fn mark(&self, opened: &mut Opened<'_>, mark: Mark) -> Result<Append, AppendError> {
         let Mark { producer, commit, .. } = mark;
         let time_ms = self.shared.world.clock.wall_micros() / 1000;
-        let chunk = control_marker(producer.id, producer.epoch, commit, 0, time_ms);
+        let chunk = control_marker(&Marker {
+            producer_id: producer.id,
+            producer_epoch: producer.epoch,
+            is_commit: commit,
+            coordinator_epoch: 0,
+            timestamp_ms: time_ms,
+        });
         let head = ChunkHead::read(&chunk)?;
         let lane = u64::try_from(producer.id).unwrap_or(0);
         let chunk = Chunk { bytes: chunk.into(), is_whole: false };

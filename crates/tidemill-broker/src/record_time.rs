@@ -9,7 +9,7 @@ use crate::intake::{Room, TooLittle};
 use tidemill_log::{ChunkTime, ReadCursor, ReadError, ReadLimit, Streamlet};
 use tidemill_wire::{
     chunk::ChunkHead,
-    records::{RecordsError, look_at_times},
+    records::{RecordTime, RecordsError, search_times},
 };
 
 /// Why there is no answer.
@@ -104,13 +104,13 @@ fn record(
     let Some(bytes) = read.chunks.first() else { return Ok(Found::There(chunk)) };
     let Ok(head) = ChunkHead::read(bytes) else { return Ok(Found::There(chunk)) };
     let from = i32::try_from(chunk.0 - head.base_offset).unwrap_or(i32::MAX);
-    let seen = match look_at_times(bytes, &head, from, timestamp_ms, room.bytes) {
+    let seen = match search_times(bytes, &head, from, timestamp_ms, room.bytes) {
         Err(RecordsError::TooLarge { .. }) if !room.is_all => {
             return Err(TimeError::TooLittle(TooLittle));
         }
         seen => seen.unwrap_or_default(),
     };
-    let place = |(delta, time_ms)| (head.base_offset + i64::from(delta), time_ms);
+    let place = |it: RecordTime| (head.base_offset + i64::from(it.offset_delta), it.timestamp_ms);
     Ok(match (seen.first, seen.latest) {
         (Some(first), _) => Found::There(place(first)),
         (None, Some(latest)) if from > 0 => {

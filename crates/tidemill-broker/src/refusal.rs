@@ -6,7 +6,7 @@ use tidemill_log::{AppendError, LogError};
 use tidemill_wire::{
     chunk::ChunkError,
     kafka::{ErrorCode, KafkaString, text},
-    records::{Fault, RecordsError},
+    records::{RecordFault, RecordsError},
 };
 
 /// Longest reason that is sent, in characters: it may quote what the client sent.
@@ -71,7 +71,7 @@ impl From<&RecordsError> for Refusal {
     fn from(error: &RecordsError) -> Self {
         let code = match error {
             // Its checksum was right, so its producer wrote it so, and would repeat it in vain.
-            RecordsError::Damaged { fault: Fault::HeaderKey, .. } => ErrorCode::InvalidRecord,
+            RecordsError::Damaged { fault: RecordFault::HeaderKey, .. } => ErrorCode::InvalidRecord,
             RecordsError::Damaged { .. } | RecordsError::Packed { .. } => ErrorCode::CorruptMessage,
             RecordsError::TooLarge { .. } | RecordsError::RecordTooLarge { .. } => {
                 ErrorCode::MessageTooLarge

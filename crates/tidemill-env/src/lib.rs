@@ -18,19 +18,19 @@ use std::{
     sync::Arc,
 };
 
+mod aligned_buffer;
 pub mod net;
-mod paged;
 mod random;
 mod real;
 mod sim;
 pub mod sync;
 
+pub use aligned_buffer::{AlignedBuffer, BLOCK_BYTES};
 pub use net::{Connection, Listener, Net};
-pub use paged::{BLOCK_BYTES, Paged};
 pub use random::Random;
+pub use sim::{FaultCounts, SimClock, SimDisk, SimWorld};
 #[cfg(debug_assertions)]
-pub use sim::{Failed, Pace, Ran, Simulation};
-pub use sim::{Refused, SimClock, SimDisk, SimWorld};
+pub use sim::{SimFailure, SimPace, SimReport, Simulation};
 
 /// Time. The monotonic clock only moves forward.
 pub trait Clock: Send + Sync {
@@ -51,20 +51,19 @@ pub trait DiskFile: Send {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// As [`Self::append`], of bytes that nobody is about to read: if they are long, and the file
     /// system can, they are written past the system's cache (`O_DIRECT`). Where a block of the file
-    /// begins at a multiple of [`BLOCK_BYTES`] in memory ([`Paged`]), nothing is copied for that.
+    /// begins at a multiple of [`BLOCK_BYTES`] in memory ([`AlignedBuffer`]), nothing is copied for that.
     ///
     /// # Errors
     /// As [`Self::append`].
-    fn append_past_cache(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn append_direct(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.append(bytes)
     }
-    /// Makes everything appended survive a power cut. The file's name is another matter:
-    /// [`Disk::sync_dir`].
+    /// Makes all appended bytes survive a power cut. The file's name needs [`Disk::sync_dir`].
     ///
     /// # Errors
-    /// The disk's. After an error nothing is known about what was appended since the last sync.
+    /// The disk's. After an error nothing is known about the bytes appended since the last sync.
     fn sync(&mut self) -> io::Result<()>;
-    /// Cuts the file to this length; what is appended next follows there.
+    /// Cuts the file to this length; the next append follows there.
     ///
     /// # Errors
     /// The disk's.
@@ -102,12 +101,11 @@ pub trait DiskRead: Send + Sync {
     ///
     /// # Errors
     /// As [`Self::read_at`].
-    fn read_past_cache(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    fn read_direct(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.read_full_at(offset, into)
     }
-    /// Has the system begin to read what is about to be asked for. Nothing is waited for, and
-    /// nothing comes of a guess that is wrong.
-    fn read_soon(&self, _offset: u64, _bytes: usize) {}
+    /// Asks the system to read these bytes ahead. Does not wait; a wrong guess has no effect.
+    fn prefetch(&self, _offset: u64, _bytes: usize) {}
     /// Length in bytes, now.
     ///
     /// # Errors
@@ -119,7 +117,7 @@ pub trait DiskRead: Send + Sync {
 const AGAIN_BYTES: u64 = 1 << 20;
 
 /// A file that is written and read at any place, by any number of threads.
-pub trait PlacedFile: DiskRead {
+pub trait RandomAccessFile: DiskRead {
     /// Writes all bytes at `offset`; the file grows if it must.
     ///
     /// # Errors
@@ -146,23 +144,23 @@ pub trait PlacedFile: DiskRead {
     /// Makes all writes that returned before this call survive a power cut.
     ///
     /// # Errors
-    /// The disk's. After an error nothing is known about what was written since the last sync,
-    /// and a later sync that succeeds says nothing about it either.
+    /// The disk's. After an error nothing is known about the bytes written since the last sync, and
+    /// a later sync that succeeds says nothing about them either.
     fn sync(&self) -> io::Result<()>;
     /// Writes the bytes from `from` up to `to` again, where they stand and as they read now.
     ///
-    /// It is for what an earlier life wrote and may not have synced. That can be read, but if a sync
-    /// of it failed the disk may not have it, and will not get it from a later sync that succeeds.
-    /// Written again, it is part of what the next sync makes durable.
+    /// It is for bytes of an earlier life that may not be synced. They can be read, but if a sync
+    /// of them failed the disk may not have them, and will not get them from a later sync that
+    /// succeeds. Written again, they are covered by the next sync.
     ///
     /// It does not sync: nothing may rely on these bytes before a sync of the file has succeeded.
-    /// Nor does it check them: who calls it has found them good. A power cut before that sync leaves
-    /// those that were durable as they were, and any part of the others.
+    /// Nor does it check them: the caller has. A power cut before that sync leaves those that were
+    /// durable as they were, and any part of the others.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the file ends before `to`; else the disk's. The file
     /// reads as before.
-    fn write_again(&self, from: u64, to: u64) -> io::Result<()> {
+    fn rewrite(&self, from: u64, to: u64) -> io::Result<()> {
         let mut bytes = vec![0; to.saturating_sub(from).min(AGAIN_BYTES) as usize];
         let mut at = from;
         while at < to {
@@ -191,16 +189,16 @@ pub trait FileSystem: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// How much a file system can hold, in bytes.
+/// The capacity of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// All of it.
     pub total_bytes: u64,
-    /// What this process may still take.
+    /// The part that this process may still take.
     pub free_bytes: u64,
 }
 
-/// What tells whether two paths lead to one file, whatever names, links and `..` they take.
+/// The identity of a file: the same for all paths that lead to it, by any names, links and `..`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileIdentity {
     /// The disk that has it.
@@ -211,8 +209,8 @@ pub struct FileIdentity {
     pub below: PathBuf,
 }
 
-/// Whether an error says that there is no room: the disk is full, or this user's share of it is, or
-/// there are no file descriptors left. It may be different in a while.
+/// True if an error means that there is no room: the disk or this user's quota is full, or there
+/// are no file descriptors left. It may be different in a while.
 #[must_use]
 pub fn has_no_room(error: &io::Error) -> bool {
     let of_descriptors = [Errno::MFILE, Errno::NFILE].map(|it| Some(it.raw_os_error()));
@@ -220,7 +218,7 @@ pub fn has_no_room(error: &io::Error) -> bool {
         || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// What to do where a folder stands in the place of a file ([`io::ErrorKind::IsADirectory`]).
+/// Advice for a folder in the place of a file ([`io::ErrorKind::IsADirectory`]).
 pub const FOLDER_ADVICE: &str =
     "There should be a file: move that folder away, and put the file back if there was one";
 
@@ -234,7 +232,7 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
-    /// Whether there is a file or folder.
+    /// True if there is a file or folder.
     ///
     /// # Errors
     /// The disk's.
@@ -275,8 +273,8 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// The disk's; the folder must be there.
-    fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>>;
-    /// As [`Self::open_placed`], but written through a memory map as far as it is reserved: a
+    fn open_random_access(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>>;
+    /// As [`Self::open_random_access`], but written through a memory map as far as it is reserved: a
     /// write is a copy, without a call of the system. It is for one handle that writes to the file
     /// and cuts it; reads are as ever. Where there are no maps, positioned writes do the work.
     ///
@@ -286,8 +284,8 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// The disk's; the folder must be there.
-    fn open_mapped(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
-        self.open_placed(path)
+    fn open_mapped(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
+        self.open_random_access(path)
     }
     /// The file system of a folder. Files that are to be synced through it must be written after
     /// this call.
@@ -295,7 +293,7 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's; [`io::ErrorKind::Unsupported`] where such a sync does not tell of errors.
     fn file_system(&self, folder: &Path) -> io::Result<Arc<dyn FileSystem>>;
-    /// How much the file system of a folder can hold.
+    /// The capacity of the file system of a folder.
     ///
     /// # Errors
     /// The disk's.
@@ -308,7 +306,7 @@ pub trait Disk: Send + Sync {
     /// Removes an empty folder.
     ///
     /// # Errors
-    /// The disk's; what is not empty stays.
+    /// The disk's; a folder that is not empty stays.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Gives a file another name in one step; a file of that name is replaced.
     ///
@@ -410,8 +408,8 @@ impl World {
     }
 }
 
-/// Whether the calling thread is one of a `Simulation`, where limits may be small so that they are
-/// met. Without debug assertions no thread is, and the compiler knows it.
+/// True if the calling thread is one of a `Simulation`, where limits may be small so that tests
+/// reach them. Without debug assertions it is a constant `false`.
 #[inline]
 #[must_use]
 pub fn is_simulated() -> bool {

@@ -48,7 +48,7 @@ pub struct Connection {
     pub writer: Box<dyn Write + Send>,
     /// Ends both directions; readers and writers that wait come back.
     pub closer: Arc<dyn Fn() + Send + Sync>,
-    /// Whether the other end is on this machine too: what goes there never leaves its memory.
+    /// True if both ends are on this machine: bytes never leave its memory.
     pub is_within_machine: bool,
 }
 
@@ -61,14 +61,14 @@ struct RealListener(TcpListener);
 /// Congestion control that does not pace. Every Linux has it, and lets everybody choose it.
 const UNPACED: &str = "reno";
 
-/// Has a TCP connection send what is written at once, and within this machine as fast as the other
-/// end takes it. Everything that opens or accepts one does this first. Gives back whether both ends
+/// Makes a TCP connection send each write at once, and within this machine as fast as the other end
+/// reads. Everything that opens or accepts a connection calls this first. Returns true if both ends
 /// are on this machine.
 ///
 /// Many systems pace their connections (BBR): after some segments the kernel waits for a timer, so
-/// that the way between fills evenly. Within a machine there is no such way, and the timers were more
-/// than a third of what a relay between two processes cost. A connection to another machine keeps
-/// what the system has chosen for it; so does one whose system refuses.
+/// that the network between fills evenly. Within a machine there is no such network, and the timers
+/// took more than a third of the time of a relay between two processes. A connection to another
+/// machine keeps the congestion control of its system; so does one whose system refuses.
 pub fn tune(socket: impl AsFd) -> bool {
     // Slower without, but as right.
     let _best_effort = sockopt::set_tcp_nodelay(&socket, true);
@@ -79,7 +79,7 @@ pub fn tune(socket: impl AsFd) -> bool {
     is_within_machine
 }
 
-/// Whether both ends are on this machine.
+/// True if both ends are on this machine.
 fn is_within_machine(socket: impl AsFd) -> bool {
     let ours = getsockname(&socket).ok().and_then(|it| SocketAddr::try_from(it).ok());
     let theirs = getpeername(&socket).ok().flatten().and_then(|it| SocketAddr::try_from(it).ok());

@@ -1,17 +1,17 @@
 //! The real clock, disk and threads: the one place that asks the operating system for them.
 
 use super::{
-    Clock, Disk, DiskFile, DiskLock, DiskRead, FileIdentity, FileSystem, PlacedFile, Space, Spawn,
-    Thread,
+    Clock, Disk, DiskFile, DiskLock, DiskRead, FileIdentity, FileSystem, RandomAccessFile, Space,
+    Spawn, Thread,
 };
-mod appended;
+mod append_file;
+mod direct_io;
 mod identity;
-mod map;
-mod mapped;
-mod past_cache;
+mod mapped_file;
+mod mapping;
 
-use appended::RealFile;
-use past_cache::PastCache;
+use append_file::RealFile;
+use direct_io::DirectReader;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -56,11 +56,11 @@ impl Clock for RealClock {
     }
 }
 
-struct RealRead(File, PastCache);
+struct RealRead(File, DirectReader);
 
 impl RealRead {
     fn new(file: File) -> Self {
-        Self(file, PastCache::default())
+        Self(file, DirectReader::default())
     }
 }
 
@@ -74,13 +74,13 @@ impl DiskRead for RealRead {
         }
     }
 
-    fn read_soon(&self, offset: u64, bytes: usize) {
+    fn prefetch(&self, offset: u64, bytes: usize) {
         // A file system that cannot says so, and is read when it is asked.
         let bytes = NonZeroU64::new(bytes as u64);
         let _refused = rustix::fs::fadvise(&self.0, offset, bytes, Advice::WillNeed);
     }
 
-    fn read_past_cache(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    fn read_direct(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let past = self.1.read(&self.0, offset, into)?;
         Ok(past + self.read_full_at(offset + past as u64, &mut into[past..])?)
     }
@@ -90,7 +90,7 @@ impl DiskRead for RealRead {
     }
 }
 
-impl PlacedFile for RealRead {
+impl RandomAccessFile for RealRead {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all_at(bytes, offset)
     }
@@ -147,7 +147,7 @@ impl FileSystem for RealFileSystem {
 /// Those that stand on another one (overlay, FUSE) may do neither.
 const SYNCFS_TELLS: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
-/// Whether this kernel's `syncfs` tells of errors at all: Linux does since 5.8.
+/// True if this kernel's `syncfs` reports errors: Linux does since 5.8.
 fn syncfs_tells() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|it| it.parse::<u32>().ok());
@@ -219,16 +219,16 @@ impl Disk for RealDisk {
         Ok(Box::new(RealFile::new(file, path.to_owned())))
     }
 
-    fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+    fn open_random_access(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
         Ok(Arc::new(RealRead::new(file)))
     }
 
-    fn open_mapped(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+    fn open_mapped(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(Arc::new(mapped::MappedFile::new(RealRead::new(file))))
+        Ok(Arc::new(mapped_file::MappedFile::new(RealRead::new(file))))
     }
 
     fn file_system(&self, folder: &Path) -> io::Result<Arc<dyn FileSystem>> {
@@ -283,7 +283,7 @@ impl Disk for RealDisk {
 /// Its owner may read and write a file, and nobody else.
 const OWNER_ONLY: u32 = 0o600;
 
-/// A file to be appended to, without what it held; a pipe or a device holds nothing.
+/// An emptied file to append to. A pipe or a device needs no emptying.
 fn emptied(file: File, path: &Path) -> io::Result<Box<dyn DiskFile>> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;

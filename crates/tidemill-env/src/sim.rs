@@ -1,7 +1,7 @@
-//! A clock and a disk that a test holds in its hand.
+//! A simulated clock and disk, under a test's control.
 //!
 //! - The clock stands still until [`SimClock::advance`] or a sleep moves it.
-//! - The disk keeps apart what is written and what would survive a power cut.
+//! - The disk keeps written and durable bytes apart.
 //! - In a [`Simulation`] threads are simulated too: a sleep then lets others go on.
 
 mod disk;
@@ -12,11 +12,11 @@ pub(crate) mod schedule;
 #[cfg(debug_assertions)]
 mod trace;
 
-pub use disk::{Refused, SimDisk};
+pub use disk::{FaultCounts, SimDisk};
 #[cfg(debug_assertions)]
-pub use run::{Failed, Ran, Simulation};
+pub use run::{SimFailure, SimReport, Simulation};
 #[cfg(debug_assertions)]
-pub use schedule::Pace;
+pub use schedule::SimPace;
 
 use crate::{Clock, World};
 use std::sync::{
@@ -30,7 +30,7 @@ const WALL_START_US: i64 = 1_577_836_800_000_000;
 /// A simulated world, and its parts for the test to drive.
 #[derive(Clone)]
 pub struct SimWorld {
-    /// What the code under test is given.
+    /// The world for the code under test.
     pub world: World,
     /// Its clock.
     pub clock: Arc<SimClock>,
@@ -52,7 +52,7 @@ impl SimWorld {
 #[derive(Debug, Default)]
 pub struct SimClock {
     monotonic_us: AtomicU64,
-    /// How far the wall clock is off, as set by [`Self::jump_wall`].
+    /// The offset of the wall clock, as set by [`Self::jump_wall`].
     skew_us: AtomicI64,
 }
 

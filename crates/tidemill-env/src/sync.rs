@@ -4,10 +4,10 @@
 //! release build             the types of `std`, and nothing else: no call, no branch
 //! with debug assertions     the same, behind a look at the thread: is it a simulated one?
 //!   ├ no                    `std` does the work
-//!   └ yes                   the scheduler decides who goes on, and `std` never blocks
+//!   └ yes                   the scheduler picks the next thread, and `std` never blocks
 //! ```
 //!
-//! What a simulated thread waits on, only threads of the same simulation may signal.
+//! Only threads of the same simulation may signal a simulated thread.
 
 #[cfg(not(debug_assertions))]
 pub use std::sync::{

@@ -200,7 +200,7 @@ fn what_goes_past_the_cache_is_what_would_go_through_it() {
         let long = 2 << 20;
         for bytes in [5, long, long + 1, block - 6, long + 3 * block, long - 1, 3 * long + 17, 0] {
             let bytes: Vec<u8> = (0..bytes).map(|_| random.next() as u8).collect();
-            file.append_past_cache(&bytes).unwrap();
+            file.append_direct(&bytes).unwrap();
             wanted.extend(&bytes);
             assert_eq!(file.length().unwrap(), wanted.len() as u64);
         }
@@ -210,7 +210,7 @@ fn what_goes_past_the_cache_is_what_would_go_through_it() {
             [(0, length), (0, long), (1, long), (block - 1, long + 2), (77, length), (length, long)]
         {
             let mut into = vec![0; bytes];
-            let count = reader.read_past_cache(from as u64, &mut into).unwrap();
+            let count = reader.read_direct(from as u64, &mut into).unwrap();
             let there = &wanted[from..length.min(from + bytes)];
             assert!(into[..count] == *there, "{bytes} bytes from {from}, before they are synced");
         }
@@ -220,13 +220,13 @@ fn what_goes_past_the_cache_is_what_would_go_through_it() {
         file.truncate(cut as u64).unwrap();
         wanted.truncate(cut);
         for _ in 0..2 {
-            file.append_past_cache(&vec![7; long]).unwrap();
+            file.append_direct(&vec![7; long]).unwrap();
             wanted.extend(vec![7; long]);
         }
         assert!(disk.read(&path).unwrap() == wanted);
         drop(file);
         let mut file = disk.open_append(&path).unwrap();
-        file.append_past_cache(&vec![8; long + 5]).unwrap();
+        file.append_direct(&vec![8; long + 5]).unwrap();
         wanted.extend(vec![8; long + 5]);
         assert!(disk.read(&path).unwrap() == wanted);
     }
@@ -246,10 +246,10 @@ fn what_is_appended_is_the_same_from_any_place_in_memory() {
             let from = from[random.below(4) as usize];
             let blocks = random.below(700) as usize * BLOCK_BYTES;
             let more = [0, random.below(5_000) as usize][random.below(2) as usize];
-            let mut bytes = Paged::default();
+            let mut bytes = AlignedBuffer::default();
             bytes.extend_zeros(from);
             bytes.extend_from_slice(&random.next().to_le_bytes().repeat((blocks + more) / 8));
-            file.append_past_cache(&bytes[from..]).unwrap();
+            file.append_direct(&bytes[from..]).unwrap();
             wanted.extend_from_slice(&bytes[from..]);
             assert_eq!(file.length().unwrap(), wanted.len() as u64, "seed {seed}");
         }
@@ -295,7 +295,7 @@ fn both_ends_of_a_connection_talk_at_once() {
     echo.join();
 }
 
-type Opens<'a> = dyn Fn(&Path) -> io::Result<Arc<dyn PlacedFile>> + 'a;
+type Opens<'a> = dyn Fn(&Path) -> io::Result<Arc<dyn RandomAccessFile>> + 'a;
 
 /// What every file of positioned writes must do, in an existing empty folder.
 fn placed_contract(disk: &dyn Disk, open: &Opens, folder: &Path) {
@@ -345,13 +345,13 @@ fn placed_contract(disk: &dyn Disk, open: &Opens, folder: &Path) {
 fn both_disks_write_at_any_place() {
     let folder = tempfile::tempdir().unwrap();
     let disk = World::real().disk;
-    placed_contract(&*disk, &|path| disk.open_placed(path), folder.path());
+    placed_contract(&*disk, &|path| disk.open_random_access(path), folder.path());
     let folder = tempfile::tempdir().unwrap();
     placed_contract(&*disk, &|path| disk.open_mapped(path), folder.path());
     let sim = World::simulated(1);
     let disk = &sim.world.disk;
     disk.create_dir_all(Path::new("/data")).unwrap();
-    placed_contract(&**disk, &|path| disk.open_placed(path), Path::new("/data"));
+    placed_contract(&**disk, &|path| disk.open_random_access(path), Path::new("/data"));
 }
 
 /// A file that is written again from `from` to `to` reads as before, of both disks.
@@ -360,9 +360,9 @@ fn what_is_written_again_reads_as_before() {
     let folder = tempfile::tempdir().unwrap();
     let (real, sim) = (World::real().disk, World::simulated(1));
     let files = [
-        real.open_placed(&folder.path().join("placed")).unwrap(),
+        real.open_random_access(&folder.path().join("placed")).unwrap(),
         real.open_mapped(&folder.path().join("mapped")).unwrap(),
-        sim.disk.open_placed(Path::new("f")).unwrap(),
+        sim.disk.open_random_access(Path::new("f")).unwrap(),
     ];
     // Longer than two pieces, of bytes that do not repeat with them.
     let bytes: Vec<u8> = (0..(2 << 20) + 700).map(|it: u32| (it % 251) as u8).collect();
@@ -371,18 +371,18 @@ fn what_is_written_again_reads_as_before() {
         file.reserve(100).unwrap();
         file.write_at(0, &bytes).unwrap();
         let again = [(0, length), (3, length - 1), (700, 701), (length, length), (9, 5)];
-        again.iter().for_each(|(from, to)| file.write_again(*from, *to).unwrap());
-        let short = file.write_again(100, length + 1).unwrap_err();
+        again.iter().for_each(|(from, to)| file.rewrite(*from, *to).unwrap());
+        let short = file.rewrite(100, length + 1).unwrap_err();
         assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
         let mut read = vec![0; bytes.len() + 1];
         assert_eq!(file.read_full_at(0, &mut read).unwrap(), bytes.len(), "it did not grow");
         assert!(read[..bytes.len()] == bytes);
     }
-    let file = sim.disk.open_placed(Path::new("f")).unwrap();
+    let file = sim.disk.open_random_access(Path::new("f")).unwrap();
     let before = sim.disk.operations();
-    file.write_again(1, length).unwrap();
+    file.rewrite(1, length).unwrap();
     assert_eq!(sim.disk.operations() - before, 3, "in pieces");
-    file.write_again(length, length).unwrap();
+    file.rewrite(length, length).unwrap();
     assert_eq!(sim.disk.operations() - before, 3, "nothing is nothing");
 }
 
@@ -430,7 +430,7 @@ fn a_power_cut_keeps_synced_sectors_and_any_of_the_others() {
     for seed in 0..64 {
         let disk = SimDisk::new(seed);
         let path = Path::new("f");
-        let file = disk.open_placed(path).unwrap();
+        let file = disk.open_random_access(path).unwrap();
         file.write_at(0, &[1; 512]).unwrap();
         file.sync().unwrap();
         disk.sync_dir(Path::new("")).unwrap();
@@ -447,7 +447,7 @@ fn a_power_cut_keeps_synced_sectors_and_any_of_the_others() {
 #[test]
 fn what_a_failed_sync_gave_up_stays_lost() {
     let disk = SimDisk::new(1);
-    let file = disk.open_placed(Path::new("f")).unwrap();
+    let file = disk.open_random_access(Path::new("f")).unwrap();
     disk.sync_dir(Path::new("")).unwrap();
     file.write_at(0, &[1; 512]).unwrap();
     disk.fail_sync_after(0);
@@ -475,9 +475,9 @@ fn what_a_failed_sync_gave_up_is_durable_once_it_is_written_again_and_synced() {
             assert!(file.sync().is_err());
             disk.kill();
             // The next life finds all of it.
-            let file = disk.open_placed(path).unwrap();
+            let file = disk.open_random_access(path).unwrap();
             if again {
-                file.write_again(1500, 3000).unwrap();
+                file.rewrite(1500, 3000).unwrap();
             }
             if synced {
                 file.sync().unwrap();
@@ -501,7 +501,7 @@ fn a_full_disk_has_room_again_when_something_goes() {
     let disk = SimDisk::new(1);
     disk.put("other", &[0; 600]);
     disk.set_capacity(1000);
-    let file = disk.open_placed(Path::new("f")).unwrap();
+    let file = disk.open_random_access(Path::new("f")).unwrap();
     assert_eq!(file.reserve(512).unwrap_err().kind(), io::ErrorKind::StorageFull);
     disk.remove(Path::new("other")).unwrap();
     file.reserve(512).unwrap();
@@ -513,7 +513,7 @@ fn one_sync_makes_all_files_and_names_durable() {
     let disk = SimDisk::new(1);
     let whole = disk.file_system(Path::new("")).unwrap();
     let write = |name: &str, byte| {
-        disk.open_placed(Path::new(name)).unwrap().write_at(0, &[byte; 700]).unwrap();
+        disk.open_random_access(Path::new(name)).unwrap().write_at(0, &[byte; 700]).unwrap();
     };
     write("a", 1);
     write("b", 2);
@@ -535,7 +535,7 @@ fn a_failed_sync_of_all_files_is_told_again_by_those_that_lost_something() {
         let files: Vec<_> = ["a", "b", "c"]
             .iter()
             .map(|name| {
-                let file = disk.open_placed(Path::new(name)).unwrap();
+                let file = disk.open_random_access(Path::new(name)).unwrap();
                 file.write_at(0, &[7; 512]).unwrap();
                 (name, file)
             })
@@ -576,7 +576,7 @@ fn a_dead_process_does_nothing_any_more() {
     sim.disk.kill();
     assert!(old.disk.read(path).is_err());
     assert!(old.disk.create(path).is_err());
-    assert!(old.disk.open_placed(path).is_err());
+    assert!(old.disk.open_random_access(path).is_err());
     assert!(old.disk.lock(Path::new("lock")).is_err());
     let new = sim.process();
     assert_eq!(new.disk.read(path).unwrap(), b"kept");

@@ -17,7 +17,7 @@ use std::{
     io,
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
-use tidemill_env::PlacedFile;
+use tidemill_env::RandomAccessFile;
 use tidemill_types::{GroupIx, LeaderEpoch, SegmentIx};
 use tidemill_wire::chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, stamp};
 
@@ -133,7 +133,7 @@ impl ChunkInput<'_> {
 /// Where the next chunk of a group goes.
 struct AppendPosition {
     segment: Arc<Segment>,
-    file: Arc<dyn PlacedFile>,
+    file: Arc<dyn RandomAccessFile>,
     position: u64,
     /// All below this place of the segment is durable.
     durable: u64,

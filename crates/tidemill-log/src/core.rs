@@ -24,7 +24,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
-use tidemill_env::{DiskLock, PlacedFile, World, has_no_room};
+use tidemill_env::{DiskLock, RandomAccessFile, World, has_no_room};
 use tidemill_types::{Life, SegmentEpoch, Span};
 
 /// Emptied segment files: path and length.
@@ -201,9 +201,9 @@ impl LogCore {
     }
 
     /// A segment's file, to be written to.
-    pub(crate) fn open_segment(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+    pub(crate) fn open_segment(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
         match self.options.journal {
-            Journal::Write => self.world.disk.open_placed(path),
+            Journal::Write => self.world.disk.open_random_access(path),
             Journal::Map => self.world.disk.open_mapped(path),
         }
     }

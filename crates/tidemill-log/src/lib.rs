@@ -46,7 +46,7 @@
 //!   if that is longer) for each segment that a cursor is reading from the disk, and about a
 //!   kilobyte for each streamlet and segment.
 //!
-//! A segment's journal is a [`tidemill_env::PlacedFile`]: positioned writes, whose errors come back
+//! A segment's journal is a [`tidemill_env::RandomAccessFile`]: positioned writes, whose errors come back
 //! as values, or a memory map ([`Journal`]).
 //!
 //! Nothing here reads a clock, opens a file or starts a thread but through [`tidemill_env`].

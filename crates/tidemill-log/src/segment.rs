@@ -23,7 +23,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tidemill_env::{Disk, DiskRead, PlacedFile};
+use tidemill_env::{Disk, DiskRead, RandomAccessFile};
 
 /// Where a segment is on its way through the sync threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) struct ChunkRun {
 
 /// The part of a segment that changes with appends and syncs.
 pub(crate) struct SegmentState {
-    pub(crate) file: Option<Arc<dyn PlacedFile>>,
+    pub(crate) file: Option<Arc<dyn RandomAccessFile>>,
     /// Chunks stand below this place.
     pub(crate) written: u64,
     /// All below this place is durable.
@@ -122,7 +122,7 @@ pub(crate) struct Segment {
 
 /// The extent that a sync is about to cover.
 pub(crate) struct SyncJob {
-    pub(crate) file: Arc<dyn PlacedFile>,
+    pub(crate) file: Arc<dyn RandomAccessFile>,
     written: u64,
     end: i64,
     offsets: i64,
@@ -153,7 +153,7 @@ impl SegmentState {
 
 impl Segment {
     /// A segment whose file was just made, empty but for its head.
-    pub(crate) fn fresh(key: SegmentKey, path: PathBuf, file: Arc<dyn PlacedFile>) -> Self {
+    pub(crate) fn fresh(key: SegmentKey, path: PathBuf, file: Arc<dyn RandomAccessFile>) -> Self {
         let segment = Self::recovered(key, path, &SegmentMark::none());
         {
             let mut state = segment.state();
@@ -207,7 +207,7 @@ impl Segment {
     }
 
     /// The file, opened if it is not.
-    pub(crate) fn file(&self, shared: &LogCore) -> io::Result<Arc<dyn PlacedFile>> {
+    pub(crate) fn file(&self, shared: &LogCore) -> io::Result<Arc<dyn RandomAccessFile>> {
         let mut state = self.state();
         if let Some(file) = &state.file {
             return Ok(Arc::clone(file));
@@ -340,8 +340,8 @@ impl Segment {
         self.check_not_retired()?;
         state.commit = SyncState::Syncing;
         if state.doubtful {
-            file.write_again(0, DATA_START)?;
-            file.write_again(state.durable, state.written)?;
+            file.rewrite(0, DATA_START)?;
+            file.rewrite(state.durable, state.written)?;
         }
         let name_durable = state.name_durable;
         let (written, end, offsets) = (state.written, state.end, state.offsets);

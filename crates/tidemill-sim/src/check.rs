@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_env::{Disk, Failed, Pace, Ran, Random, SimWorld, Simulation};
+use tidemill_env::{Disk, Random, SimFailure, SimPace, SimReport, SimWorld, Simulation};
 use tidemill_flow::{RunOptions, engine::start};
 
 /// A job that takes more points than this goes round in circles. One that sheds looks at each of its
@@ -158,7 +158,7 @@ pub fn run_at_least_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong>
 struct Lived {
     job: Arc<Job>,
     ended: Ended,
-    ran: Ran,
+    ran: SimReport,
     /// The job in words.
     words: String,
 }
@@ -170,7 +170,7 @@ fn lived(
     damages: bool,
 ) -> Result<Lived, Wrong> {
     let mut random = Random::new(Random::new(seed).next() ^ 0x0074_6964_656d_696c);
-    let mut pace = Pace::of(&mut random);
+    let mut pace = SimPace::of(&mut random);
     pace.points_max = POINTS_MAX;
     let job = Arc::new(job(&mut random));
     let words = format!("{}; {pace:?}", job.describe());
@@ -189,7 +189,7 @@ fn lived(
     Ok(Lived { job, ended, ran, words })
 }
 
-fn outcome(job: &Job, ended: &Ended, ran: Ran, words: String) -> Outcome {
+fn outcome(job: &Job, ended: &Ended, ran: SimReport, words: String) -> Outcome {
     let rows = ended.outputs.iter().flatten();
     let bytes = rows.clone().flat_map(|(cycle, text)| {
         cycle.to_le_bytes().into_iter().chain(text.bytes()).collect::<Vec<_>>()
@@ -225,7 +225,7 @@ fn outcome(job: &Job, ended: &Ended, ran: Ran, words: String) -> Outcome {
 fn simulate<T: Send + 'static>(
     simulation: Simulation,
     body: impl FnOnce(&SimWorld) -> Result<T, String> + Send + 'static,
-) -> Result<(Result<T, String>, Ran), Failed> {
+) -> Result<(Result<T, String>, SimReport), SimFailure> {
     let (result, ran) = simulation.run(body)?;
     Ok((result.unwrap_or_else(|| Err("it panicked".to_owned())), ran))
 }

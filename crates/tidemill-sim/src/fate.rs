@@ -4,7 +4,7 @@ use crate::{
     fault::{Fault, Faults},
     job::Job,
 };
-use tidemill_env::{Pace, Random};
+use tidemill_env::{Random, SimPace};
 use tidemill_types::{ByteSize, Span, job::Recovery};
 
 /// Something that happens to the job's process.
@@ -69,7 +69,7 @@ pub(crate) struct Fate {
 }
 
 /// Any moment, early ones more often; later ones where all takes longer.
-fn moment(random: &mut Random, pace: &Pace) -> u64 {
+fn moment(random: &mut Random, pace: &SimPace) -> u64 {
     let slow_us = if pace.slow_one_in > 0 { pace.slow_us_max } else { 0 };
     let most = (1 << (9 + random.below(10))) * (1 + (pace.disk_us_max + slow_us) / 100);
     random.below(most)
@@ -99,7 +99,7 @@ impl Fate {
     pub(crate) fn of(
         random: &mut Random,
         faults: &mut Faults,
-        (job, pace): (&Job, &Pace),
+        (job, pace): (&Job, &SimPace),
         is_last: bool,
     ) -> Self {
         let mut events = Vec::new();

@@ -5,7 +5,7 @@
 //!      ├▶ lives    kills, power cuts, disks that fail or are full, changes of threads,
 //!      │           checkpoints kept and deleted, jumps of the clock       fate, life
 //!      ├▶ faults   sources, stages, sinks that fail, budgets that are small   fault
-//!      └▶ pace     who is slow, who is stopped, how long a disk takes     env::Pace
+//!      └▶ pace     who is slow, who is stopped, how long a disk takes     env::SimPace
 //! what its sinks hold at the end = what an undisturbed run writes         check
 //! ```
 //!

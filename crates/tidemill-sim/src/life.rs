@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 use tidemill_env::{
-    Disk, Pace, Random, Refused, SimDisk, SimWorld, Thread, World,
+    Disk, FaultCounts, Random, SimDisk, SimPace, SimWorld, Thread, World,
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -95,7 +95,7 @@ struct Life {
     sim: SimWorld,
     state_disk: SimDisk,
     /// What the disk with ledger and output, and that with the checkpoints, had refused before.
-    refused_before: [Refused; 2],
+    refused_before: [FaultCounts; 2],
     handle: Mutex<Option<Arc<JobHandle>>>,
     known: Arc<Mutex<Known>>,
     planted: Planted,
@@ -114,10 +114,10 @@ impl Life {
     }
 
     /// What a disk has refused in this life. What might have failed and did not excuses nothing.
-    fn refused(&self, disk: usize) -> Refused {
+    fn refused(&self, disk: usize) -> FaultCounts {
         let now = [&*self.sim.disk, &self.state_disk][disk].refused();
         let before = self.refused_before[disk];
-        Refused {
+        FaultCounts {
             changes: now.changes - before.changes,
             reads: now.reads - before.reads,
             full: now.full - before.full,
@@ -142,7 +142,7 @@ impl Life {
 
     /// Whether the disk with the checkpoints has refused anything.
     fn state_failed(&self) -> bool {
-        self.refused(STATE) != Refused::default()
+        self.refused(STATE) != FaultCounts::default()
     }
 
     /// The job said that it cannot go on: so it should once a bit has turned.
@@ -237,7 +237,7 @@ impl Life {
                 Request::Second => {
                     let refused = second::is_refused(job, &self.sim.process());
                     let gone = self.is_dead.load(Ordering::SeqCst) || handle.is_over();
-                    if !gone && self.refused(OUTPUT) == Refused::default() {
+                    if !gone && self.refused(OUTPUT) == FaultCounts::default() {
                         let wrong = &mut lock(&self.known).wrong;
                         *wrong = wrong.take().or(refused.err());
                     }
@@ -260,7 +260,7 @@ impl Life {
 pub(crate) fn all(
     sim: &SimWorld,
     job: &Arc<Job>,
-    pace: &Pace,
+    pace: &SimPace,
     (random, faults): (&mut Random, &mut Faults),
     damages: bool,
 ) -> Result<Ended, String> {

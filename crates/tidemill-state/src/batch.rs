@@ -10,7 +10,7 @@
 
 use crate::StateError;
 use std::ops::Range;
-use tidemill_env::Paged;
+use tidemill_env::AlignedBuffer;
 
 /// Longest key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(crate) const DELETED: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// Room for the head of a batch, then the entries, but for their checksums.
-    bytes: Paged,
+    bytes: AlignedBuffer,
     /// Where each entry begins in `bytes`.
     entries: Vec<usize>,
     /// What cannot be written.
@@ -46,7 +46,7 @@ pub(crate) struct Entry<'a> {
 
 impl Default for Batch {
     fn default() -> Self {
-        let mut bytes = Paged::default();
+        let mut bytes = AlignedBuffer::default();
         bytes.extend_zeros(BATCH_HEAD_BYTES);
         Self { bytes, entries: Vec::new(), refused: None }
     }

@@ -291,7 +291,7 @@ impl Store {
     /// Appends a sealed batch, durably, or leaves all as it was.
     fn write(&self, writer: &mut Writer, batch: &mut Batch) -> Result<(), StateError> {
         let path = data_path(&self.folder, writer.number);
-        if let Err(error) = writer.file.append_past_cache(batch.parts_mut().0) {
+        if let Err(error) = writer.file.append_direct(batch.parts_mut().0) {
             // What is there of it must not stand before the next one, not after a power cut either.
             let cut = writer.file.truncate(writer.length).and_then(|()| writer.file.sync());
             writer.failed = cut.is_err();
@@ -380,7 +380,7 @@ impl Store {
         let path = data_path(&self.folder, places[0].file);
         values.add_entries(&sizes, |all| {
             let file = self.file(places[0].file).map_err(at(&path))?;
-            let count = file.read_past_cache(places[0].position, all).map_err(at(&path))?;
+            let count = file.read_direct(places[0].position, all).map_err(at(&path))?;
             let mut read = &all[..count];
             for (key, place) in keys.iter().zip(places) {
                 let (entry, rest) = read.split_at(place.bytes().min(read.len()));
@@ -426,7 +426,7 @@ impl Store {
     fn read_at(&self, key: &[u8], place: Place, entry: &mut [u8]) -> Result<(), StateError> {
         let path = data_path(&self.folder, place.file);
         let file = self.file(place.file).map_err(at(&path))?;
-        let count = file.read_past_cache(place.position, entry).map_err(at(&path))?;
+        let count = file.read_direct(place.position, entry).map_err(at(&path))?;
         self.check(key, place, &entry[..count])
     }
 

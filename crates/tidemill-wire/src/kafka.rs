@@ -25,12 +25,12 @@ use kacrab_protocol::{
     version::{request_header_version, response_header_version},
 };
 
-mod counted;
 mod messages;
 mod produce;
+mod produce_counts;
 
-pub use counted::{ProduceCounts, count_produce};
 pub use produce::{Produce, ProduceStream, produce_frame};
+pub use produce_counts::{ProduceCounts, count_produce};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Every byte that is stored or sent: encodings, their versions, and the policy of compression.
 //!
 //! Read in this order: [`chunk`], [`records`], [`kafka`], [`journal`], [`ledger`], [`link`], [`compression`], [`mark`],
-//! [`producers`], [`transactions`], [`groups`], [`sealed`], [`arrow`].
+//! [`producers`], [`transactions`], [`groups`], [`json_seal`], [`arrow`].
 //!
 //! Invariants: no bytes from outside panic or make a reader allocate more than a stated limit; an
 //! encoding that was ever written is read for ever.
@@ -11,6 +11,7 @@ pub mod chunk;
 pub mod compression;
 pub mod groups;
 pub mod journal;
+pub mod json_seal;
 pub mod kafka;
 pub mod ledger;
 pub mod link;
@@ -18,5 +19,4 @@ pub mod mark;
 pub mod partitioner;
 pub mod producers;
 pub mod records;
-pub mod sealed;
 pub mod transactions;

@@ -14,7 +14,7 @@
 //!
 //! Read in this order: [`Record`] and how it is parsed (`record`), [`Records`] (`reader`),
 //! [`inflate()`] with the four codecs (`inflate`, `codec`), [`check_records`] (`check`),
-//! [`look_at_times`] (`times`), [`ChunkBuilder`] (`builder`), [`control_marker`] (`marker`).
+//! [`search_times`] (`time_search`), [`ChunkBuilder`] (`builder`), [`control_marker`] (`marker`).
 //!
 //! Invariants: no bytes panic; nothing is allocated because a length claims it, and inflating
 //! never holds more than its limit; what [`check_records`] accepts, [`Records`] reads without error.
@@ -22,7 +22,7 @@
 mod builder;
 mod check;
 mod codec;
-mod inflate;
+mod inflater;
 mod marker;
 mod reader;
 mod record;
@@ -30,16 +30,16 @@ mod record;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod times;
+mod time_search;
 mod varint;
 
 pub use builder::{ChunkBuilder, Compression, Origin, RecordRefused};
 pub use check::{RecordsLimit, RecordsSeen, check_records};
-pub use inflate::inflate;
+pub use inflater::inflate;
 pub use marker::{Marker, control_marker, read_control};
 pub use reader::Records;
-pub use record::{Fault, Header, Headers, Record};
-pub use times::{TimesSeen, look_at_times};
+pub use record::{Header, Headers, Record, RecordFault};
+pub use time_search::{RecordTime, TimeMatches, search_times};
 
 use crate::chunk::Codec;
 
@@ -52,7 +52,7 @@ pub enum RecordsError {
         /// Which record, counted from 0.
         record: u32,
         /// What is wrong with it.
-        fault: Fault,
+        fault: RecordFault,
     },
     /// The compressed stream does not inflate (2, `CORRUPT_MESSAGE`).
     #[error("the {codec:?} stream of records is damaged: {why}")]

@@ -199,8 +199,8 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-state",
         file: "crates/tidemill-state/src/indexed/flush.rs",
         changes: &[(
-            "file.append_past_cache(base.bytes()).and_then(|()| file.sync()) {",
-            "file.append_past_cache(base.bytes()) {",
+            "file.append_direct(base.bytes()).and_then(|()| file.sync()) {",
+            "file.append_direct(base.bytes()) {",
         )],
         caught_by: &["e1_row_17_what_was_committed_is_there_after_any_kill_and_power_cut"],
     },
@@ -350,7 +350,7 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-state",
         file: "crates/tidemill-state/src/indexed/recover.rs",
         changes: &[(
-            "        self.world.disk.open_placed(path)?.write_again(from, length)\n",
+            "        self.world.disk.open_random_access(path)?.rewrite(from, length)\n",
             "        let _unused = (path, from);\n        Ok(())\n",
         )],
         caught_by: &["row_15_a_batch_that_a_failed_sync_gave_up_is_lost_with_nothing_behind_it"],

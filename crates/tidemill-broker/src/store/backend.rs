@@ -11,7 +11,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tidemill_env::PlacedFile;
+use tidemill_env::RandomAccessFile;
 
 /// Where redb says which transaction is the newest: nothing else makes one count.
 const HEAD_BYTES: u64 = 4096;
@@ -47,7 +47,7 @@ impl Trouble {
 
 /// The file.
 pub(super) struct Backend {
-    pub(super) file: Arc<dyn PlacedFile>,
+    pub(super) file: Arc<dyn RandomAccessFile>,
     pub(super) trouble: Arc<Trouble>,
 }
 

@@ -87,7 +87,7 @@ fn redb_at(
     file: &Path,
     trouble: &Arc<Trouble>,
 ) -> Result<redb::Database, StoreError> {
-    let placed = world.disk.open_placed(file).map_err(|error| disk_error(file, &error))?;
+    let placed = world.disk.open_random_access(file).map_err(|error| disk_error(file, &error))?;
     let backend = Backend { file: placed, trouble: Arc::clone(trouble) };
     let opened = guarded(file, || {
         let mut builder = redb::Database::builder();

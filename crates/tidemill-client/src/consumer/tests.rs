@@ -9,7 +9,7 @@ use tidemill_env::{Random, World};
 use tidemill_wire::{
     chunk::Codec,
     kafka::ApiKey,
-    records::{ChunkBuilder, Compression, Origin, control_marker},
+    records::{ChunkBuilder, Compression, Marker, Origin, control_marker},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -278,8 +278,28 @@ fn aborted_transactions_are_not_seen_by_those_who_ask_for_committed() {
     };
     log.put("events", 0, of(1, "0/0"));
     log.put("events", 0, of(2, "0/1"));
-    log.put("events", 0, control_marker(1, 0, false, 0, 1));
-    log.put("events", 0, control_marker(2, 0, true, 0, 1));
+    log.put(
+        "events",
+        0,
+        control_marker(&Marker {
+            producer_id: 1,
+            producer_epoch: 0,
+            is_commit: false,
+            coordinator_epoch: 0,
+            timestamp_ms: 1,
+        }),
+    );
+    log.put(
+        "events",
+        0,
+        control_marker(&Marker {
+            producer_id: 2,
+            producer_epoch: 0,
+            is_commit: true,
+            coordinator_epoch: 0,
+            timestamp_ms: 1,
+        }),
+    );
     log.state.lock().unwrap().streams.get_mut("events").unwrap()[0].aborted = vec![(1, 0)];
     let with = |isolation| {
         let options = ConsumerOptions { isolation, ..ConsumerOptions::default() };

@@ -113,7 +113,7 @@ impl FileSink {
             let mut file = disk.open_append(&self.path)?;
             file.truncate(length)?;
             // An earlier process may have failed to sync them.
-            disk.open_placed(&self.path)?.write_again(synced, length)?;
+            disk.open_random_access(&self.path)?.rewrite(synced, length)?;
             file.sync()?;
             self.marks.replace(cycle, length)?;
             self.file = Some(GrowingFile::of(disk, &self.path, file, length));

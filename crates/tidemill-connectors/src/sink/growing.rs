@@ -112,7 +112,7 @@ impl GrowingFile {
                        the job writes it again";
             return Err(io::Error::other(why));
         }
-        self.disk.open_placed(&self.path)?.write_again(self.synced, self.length)
+        self.disk.open_random_access(&self.path)?.rewrite(self.synced, self.length)
     }
 }
 

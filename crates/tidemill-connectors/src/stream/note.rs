@@ -11,7 +11,7 @@ use std::{
 };
 use tidemill_env::{World, has_no_room};
 use tidemill_flow::SinkError;
-use tidemill_wire::sealed::{seal, unseal};
+use tidemill_wire::json_seal::{seal, unseal};
 
 /// Of a sink: offsets by streamlet, below which all chunks of the run are of cycles that were held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,8 +11,8 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// How often a path is looked at anew because of a link to nothing, or a folder that is not there
-/// and left again by `..`: as many links as the system follows.
+/// The most restarts of the walk along a path, after a link to nothing or a missing folder that
+/// `..` leaves again: as many links as the system follows.
 const AGAIN_MAX: usize = 40;
 
 pub(super) fn of(path: &Path) -> io::Result<FileIdentity> {

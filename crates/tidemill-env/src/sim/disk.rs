@@ -1,23 +1,23 @@
 //! A disk in memory that can lose power and can fail.
 //!
 //! ```text
-//! name ──▶ file ┬ data     what readers see
-//!               └ durable  what is left after a power cut: data as of the last sync
+//! name ──▶ file ┬ data     the bytes that readers get
+//!               └ durable  the bytes after a power cut: data as of the last sync
 //! names, durable names: a new, renamed or removed name is durable after `sync_dir`
 //! ```
 //!
-//! - A power cut keeps of unsynced bytes nothing, a part, or their length but not their content:
-//!   whatever a real file system may leave. Which one, the seed decides.
-//! - A failed sync is mean, as a real one is: what it should have made durable never will be,
-//!   even if a later sync succeeds, unless it is written again. One of the whole file system that
-//!   fails does that to some of the files, and each of them fails its own next sync, once.
+//! - A power cut keeps of unsynced bytes nothing, a part, or their length but not their content: as
+//!   a real file system may. The seed decides which.
+//! - A failed sync loses data, as a real one does: its bytes never become durable, even if a later
+//!   sync succeeds, unless they are written again. One of the whole file system that fails does
+//!   that to some of the files, and each of them fails its own next sync, once.
 //! - After a power cut, handles from before are dead: their process is.
 
 use crate::{
-    Disk, DiskFile, DiskLock, DiskRead, FileIdentity, FileSystem, PlacedFile, Random, Space,
+    Disk, DiskFile, DiskLock, DiskRead, FileIdentity, FileSystem, Random, RandomAccessFile, Space,
 };
 
-mod placed;
+mod random_access;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,9 +38,9 @@ struct FileData {
     untold: bool,
 }
 
-/// How often a disk has refused something since it was new: what a test asked for, and came to pass.
+/// Counts of the injected faults that came to pass, since the disk was new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct FaultCounts {
     /// Changes and syncs that failed.
     pub changes: u64,
     /// Reads that failed.
@@ -49,16 +49,16 @@ pub struct Refused {
     pub full: u64,
 }
 
-type Names = BTreeMap<PathBuf, u64>;
+type NameTable = BTreeMap<PathBuf, u64>;
 
 #[derive(Debug)]
-struct State {
+struct SimDiskState {
     files: BTreeMap<u64, FileData>,
-    names: Names,
-    names_durable: Names,
+    names: NameTable,
+    names_durable: NameTable,
     folders: BTreeSet<PathBuf>,
     next_file: u64,
-    /// How often power was cut: handles of an earlier life are refused.
+    /// The number of power cuts: handles of an earlier life are refused.
     life: u64,
     /// Operations that still succeed before one fails.
     fail_in: Option<u64>,
@@ -75,8 +75,8 @@ struct State {
     tells_late: bool,
     /// Files that are locked, and by which life.
     locks: BTreeMap<PathBuf, u64>,
-    refused: Refused,
-    /// What was in files that were removed, if a test wants to know.
+    refused: FaultCounts,
+    /// The content of removed files, if a test asked for it.
     removed: Option<BTreeMap<PathBuf, Vec<u8>>>,
     random: Random,
 }
@@ -84,7 +84,7 @@ struct State {
 /// A disk in memory. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimDiskState>>,
     /// The only life in which this handle works; none: it works in all.
     life: Option<u64>,
 }
@@ -117,10 +117,10 @@ fn parent(path: &Path) -> &Path {
 }
 
 impl SimDisk {
-    /// An empty disk. The seed decides what power cuts leave.
+    /// An empty disk. The seed decides the effect of power cuts.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let state = Mutex::new(State {
+        let state = Mutex::new(SimDiskState {
             files: BTreeMap::new(),
             names: BTreeMap::new(),
             names_durable: BTreeMap::new(),
@@ -135,7 +135,7 @@ impl SimDisk {
             capacity: u64::MAX,
             tells_late: false,
             locks: BTreeMap::new(),
-            refused: Refused::default(),
+            refused: FaultCounts::default(),
             removed: None,
             random: Random::new(seed),
         });
@@ -150,7 +150,7 @@ impl SimDisk {
         Self { state: Arc::clone(&self.state), life: Some(life) }
     }
 
-    /// Cuts the power: what was not synced is lost, wholly or in part.
+    /// Cuts the power: unsynced bytes are lost, wholly or in part.
     pub fn power_cut(&self) {
         let state = &mut *self.state();
         state.end_life();
@@ -159,7 +159,7 @@ impl SimDisk {
         state.files.values_mut().for_each(|file| lose(file, random));
     }
 
-    /// Kills the processes that use the disk: their handles are dead, what they wrote is there.
+    /// Kills the processes that use the disk: their handles are dead, their writes are there.
     pub fn kill(&self) {
         let mut state = self.state();
         state.end_life();
@@ -177,18 +177,18 @@ impl SimDisk {
         self.state().kill_in = Some(operations);
     }
 
-    /// From now on what is in a file that is removed can be asked for.
+    /// Keeps the content of files that are removed from now on, for [`Self::removed`].
     pub fn keep_removed(&self) {
         self.state().removed.get_or_insert_default();
     }
 
-    /// What was in the files that were removed, as it could be read then; of a name the last one.
+    /// The content of each removed file, by path; of files with the same path, the last one.
     #[must_use]
     pub fn removed(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         self.state().removed.clone().unwrap_or_default()
     }
 
-    /// How many operations that change the disk were asked for so far.
+    /// The number of operations so far that change the disk.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.state().operations
@@ -205,27 +205,27 @@ impl SimDisk {
         state.names_durable.insert(path.as_ref().to_owned(), file);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimDiskState> {
         self.state.lock().expect("no panic while held")
     }
 
     /// The state, for the process that this handle is of.
     #[track_caller]
-    fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn alive(&self) -> io::Result<MutexGuard<'_, SimDiskState>> {
         pass();
         let state = self.state();
         if self.life.is_none_or(|it| it == state.life) { Ok(state) } else { Err(dead()) }
     }
 
-    fn handle(&self, state: &State, file: u64) -> SimFile {
+    fn handle(&self, state: &SimDiskState, file: u64) -> SimFile {
         SimFile { disk: self.clone(), file, life: state.life }
     }
 }
 
-/// What a power cut leaves of a file.
+/// Applies a power cut to a file.
 fn lose(file: &mut FileData, random: &mut Random) {
     if file.placed {
-        placed::lose(file, random);
+        random_access::lose(file, random);
         return;
     }
     let synced = file.durable.len();
@@ -248,7 +248,7 @@ fn is_the_one(left: &mut Option<u64>) -> bool {
     is_it
 }
 
-impl State {
+impl SimDiskState {
     /// The processes that use the disk end.
     fn end_life(&mut self) {
         self.life += 1;
@@ -355,7 +355,7 @@ impl Disk for SimDisk {
         Ok(Box::new(self.handle(&state, state.find(path)?)))
     }
 
-    fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+    fn open_random_access(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
         self.place(path)
     }
 
@@ -400,7 +400,7 @@ impl Disk for SimDisk {
         state.operate()?;
         let file = state.find(path)?;
         state.names.remove(path);
-        let State { removed, files, .. } = &mut *state;
+        let SimDiskState { removed, files, .. } = &mut *state;
         if let Some(removed) = removed {
             removed.insert(path.to_owned(), files[&file].data.clone());
         }
@@ -435,7 +435,7 @@ impl Disk for SimDisk {
 
 impl SimFile {
     #[track_caller]
-    fn live(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn live(&self) -> io::Result<MutexGuard<'_, SimDiskState>> {
         pass();
         let state = self.disk.state();
         if state.life == self.life { Ok(state) } else { Err(dead()) }
@@ -455,7 +455,7 @@ impl DiskFile for SimFile {
         let file = state.files.entry(self.file).or_default();
         let start = file.data.len();
         file.data.extend_from_slice(&bytes[..written]);
-        placed::written(file, start, written);
+        random_access::written(file, start, written);
         outcome
     }
 

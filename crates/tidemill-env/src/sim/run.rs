@@ -2,7 +2,7 @@
 
 use super::{
     SimWorld,
-    schedule::{Here, Pace, Scheduler, here, set_here},
+    schedule::{Scheduler, SimPace, SimThreadContext, here, set_here},
     trace::Trace,
 };
 use crate::{Spawn, Thread, World};
@@ -16,25 +16,25 @@ use std::{
 #[cfg(test)]
 mod tests;
 
-/// What is simulated, but for the code.
+/// The settings of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulation {
-    /// Decides everything that is left open: who goes on, how long things take, what a disk loses.
+    /// Decides everything that is left open: the order of threads, durations, the losses of a disk.
     pub seed: u64,
-    /// How long things take, and who is slow.
-    pub pace: Pace,
-    /// Every point is kept for [`Ran::trace`], not the last ones alone.
+    /// Durations, and the threads that are slow.
+    pub pace: SimPace,
+    /// Every point is kept for [`SimReport::trace`], not the last ones alone.
     pub keeps_trace: bool,
 }
 
-/// How it went.
+/// The report of a simulation.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct SimReport {
     /// Of all points, in their order: the same for the same seed and code.
     pub hash: u64,
-    /// How many there were.
+    /// The number of points at which a thread could be switched.
     pub points: u64,
-    /// What passed on the simulated clock, in microseconds.
+    /// The time that passed on the simulated clock, in microseconds.
     pub micros: u64,
     /// Threads that ended by a panic.
     pub panicked: Vec<String>,
@@ -44,10 +44,10 @@ pub struct Ran {
 
 /// Why it came to no end.
 #[derive(Clone, Debug)]
-pub struct Failed {
-    /// What is wrong, and who waits where.
+pub struct SimFailure {
+    /// The fault, and the threads with the places where they wait.
     pub message: String,
-    /// What happened before.
+    /// The last points before the fault.
     pub trace: Vec<String>,
 }
 
@@ -55,22 +55,22 @@ impl Simulation {
     /// An even pace, and no trace.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { seed, pace: Pace::EVEN, keeps_trace: false }
+        Self { seed, pace: SimPace::EVEN, keeps_trace: false }
     }
 
     /// Runs code in a thread of a new simulated world, until all threads have ended that it starts
     /// there.
     ///
     /// # Errors
-    /// Nobody could go on, or it went round in circles. The threads stay as they are then, and what
-    /// they hold is never given back.
+    /// All threads were blocked, or the bound of points was reached. The threads then stay as they
+    /// are, and never release their resources.
     ///
     /// # Panics
     /// Panics if the system has no threads left.
     pub fn run<T: Send + 'static>(
         self,
         body: impl FnOnce(&SimWorld) -> T + Send + 'static,
-    ) -> Result<(Option<T>, Ran), Failed> {
+    ) -> Result<(Option<T>, SimReport), SimFailure> {
         let mut sim = World::simulated(self.seed);
         let trace = Trace::new(self.keeps_trace);
         let scheduler =
@@ -90,9 +90,9 @@ impl Simulation {
         }
         let lines = state.trace.lines(&Scheduler::names(&state));
         if let Some(message) = state.failure.clone() {
-            return Err(Failed { message, trace: lines });
+            return Err(SimFailure { message, trace: lines });
         }
-        let ran = Ran {
+        let ran = SimReport {
             hash: state.trace.hash(),
             points: state.trace.points(),
             micros: crate::Clock::monotonic_micros(&*clock),
@@ -116,7 +116,7 @@ fn start(
     let scheduler = Arc::clone(scheduler);
     let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
         scheduler.begin(me);
-        set_here(Some(Here { scheduler: Arc::clone(&scheduler), me }));
+        set_here(Some(SimThreadContext { scheduler: Arc::clone(&scheduler), me }));
         let panicked = catch_unwind(AssertUnwindSafe(body)).is_err();
         set_here(None);
         scheduler.end(me, panicked);

@@ -1,15 +1,15 @@
 //! The scheduler of a simulation: of all its threads exactly one goes on at a time.
 //!
 //! ```text
-//! thread ─ lock, unlock, signal, atomic, disk, sleep, spawn ─▶ point ─▶ who goes on? the seed says
+//! thread ─ lock, unlock, signal, atomic, disk, sleep, spawn ─▶ point ─▶ the seed picks the next thread
 //! ready ─ waits: for a key, a thread, a moment ─▶ woken, or its moment has come ─▶ ready
-//! nobody is ready ─▶ the clock jumps to the next moment; there is none: deadlock
+//! none is ready ─▶ the clock jumps to the next moment; there is none: deadlock
 //! ```
 //!
 //! - Simulated threads are threads of the system that wait for the baton, so that thread-local
 //!   values and the locks of other crates work as ever.
-//! - A decision depends on the seed and the decisions before it; never on an address, which is
-//!   only compared, nor on the real clock.
+//! - A decision depends on the seed and the decisions before it; never on an address, which is only
+//!   compared, nor on the real clock.
 //! - After a failure no thread goes on any more: they stay as they are until the process ends.
 
 use super::{SimClock, trace::Trace};
@@ -21,18 +21,18 @@ use std::{
     time::Duration,
 };
 
-/// How a simulation treats its threads.
+/// The durations and disturbances of a simulation's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct SimPace {
     /// At how many of 256 points a thread goes on although others could.
     pub stay: u64,
-    /// What goes from one point to the next takes at most so long, in microseconds.
+    /// The longest step from one point to the next, in microseconds.
     pub step_us_max: u64,
     /// An operation of the disk takes at most so long, in microseconds.
     pub disk_us_max: u64,
     /// One thread in so many is slow; 0: none is.
     pub slow_one_in: u64,
-    /// What a point costs a slow thread at most, in microseconds.
+    /// The longest step of a slow thread, in microseconds.
     pub slow_us_max: u64,
     /// At one point in so many a thread is stopped for a while; 0: never.
     pub pause_one_in: u64,
@@ -44,7 +44,7 @@ pub struct Pace {
     pub points_max: u64,
 }
 
-impl Pace {
+impl SimPace {
     /// Nothing takes long, and nobody is stopped.
     pub const EVEN: Self = Self {
         stay: 200,
@@ -78,29 +78,29 @@ impl Pace {
 }
 
 thread_local! {
-    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<SimThreadContext>> = const { RefCell::new(None) };
 }
 
 /// The simulated thread that this is; none: it is not simulated.
 #[inline]
-pub(crate) fn here() -> Option<Here> {
+pub(crate) fn here() -> Option<SimThreadContext> {
     // While a thread ends its values are gone, and it is not simulated any more.
     HERE.try_with(|here| here.try_borrow().ok()?.clone()).ok().flatten()
 }
 
 /// From now on the calling thread is this one, or none.
-pub(super) fn set_here(here: Option<Here>) {
+pub(super) fn set_here(here: Option<SimThreadContext>) {
     HERE.with(|it| *it.borrow_mut() = here);
 }
 
-/// What stands for a lock or a condition variable while it stays where it is.
+/// The key of a lock or a condition variable: its address. It must not move while it is used.
 pub(crate) fn key_of<T: ?Sized>(it: &T) -> usize {
     std::ptr::from_ref(it).addr()
 }
 
 /// A simulated thread, as it sees the scheduler.
 #[derive(Clone)]
-pub(crate) struct Here {
+pub(crate) struct SimThreadContext {
     pub(super) scheduler: Arc<Scheduler>,
     pub(super) me: usize,
 }
@@ -114,22 +114,22 @@ enum Wait {
     Ended,
 }
 
-struct Entry {
+struct ThreadEntry {
     name: String,
     wait: Wait,
     /// It became ready because its moment had come.
     timed_out: bool,
     slow: bool,
-    /// What it does at the point where it is.
+    /// The operation at the thread's current point.
     doing: &'static str,
     place: &'static Location<'static>,
     bell: Arc<Condvar>,
 }
 
-pub(super) struct State {
+pub(super) struct ScheduleState {
     random: Random,
-    threads: Vec<Entry>,
-    /// Who goes on; nobody after the end.
+    threads: Vec<ThreadEntry>,
+    /// The running thread; none after the end.
     current: usize,
     pub(super) trace: Trace,
     pub(super) failure: Option<String>,
@@ -141,16 +141,16 @@ pub(super) struct State {
 const NOBODY: usize = usize::MAX;
 
 pub(super) struct Scheduler {
-    state: Mutex<State>,
-    pace: Pace,
+    state: Mutex<ScheduleState>,
+    pace: SimPace,
     clock: Arc<SimClock>,
     /// The simulation has ended, or failed.
     pub(super) over: Condvar,
 }
 
 impl Scheduler {
-    pub(super) fn new(seed: u64, pace: Pace, clock: Arc<SimClock>, trace: Trace) -> Self {
-        let state = State {
+    pub(super) fn new(seed: u64, pace: SimPace, clock: Arc<SimClock>, trace: Trace) -> Self {
+        let state = ScheduleState {
             random: Random::new(Random::new(seed).next() ^ 0x5c4e_d01e),
             threads: Vec::new(),
             current: NOBODY,
@@ -162,7 +162,7 @@ impl Scheduler {
         Self { state: Mutex::new(state), pace, clock, over: Condvar::new() }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ScheduleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -176,7 +176,7 @@ impl Scheduler {
     pub(super) fn add(&self, name: &str) -> usize {
         let state = &mut *self.state();
         let slow = self.pace.slow_one_in > 0 && state.random.below(self.pace.slow_one_in) == 0;
-        state.threads.push(Entry {
+        state.threads.push(ThreadEntry {
             name: name.to_owned(),
             wait: Wait::Ready,
             timed_out: false,
@@ -188,8 +188,8 @@ impl Scheduler {
         state.threads.len() - 1
     }
 
-    /// Picks who goes on and wakes it.
-    fn pick(&self, state: &mut State) {
+    /// Picks the next thread and wakes it.
+    fn pick(&self, state: &mut ScheduleState) {
         state.current = NOBODY;
         if state.failure.is_some() {
             return;
@@ -211,7 +211,7 @@ impl Scheduler {
                     next = Some(next.map_or(until, |it: u64| it.min(until)));
                 }
             }
-            let ready = |entry: &&Entry| entry.wait == Wait::Ready;
+            let ready = |entry: &&ThreadEntry| entry.wait == Wait::Ready;
             let count = state.threads.iter().filter(ready).count() as u64;
             if count > 0 {
                 let nth = state.random.below(count) as usize;
@@ -235,7 +235,7 @@ impl Scheduler {
     }
 
     /// The simulation has failed: nobody goes on.
-    fn fail(&self, state: &mut State, why: &str) {
+    fn fail(&self, state: &mut ScheduleState, why: &str) {
         let waiting = state.threads.iter().filter(|it| it.wait != Wait::Ended);
         let waiting = waiting.map(|it| format!("\n  {}: {} at {}", it.name, it.doing, it.place));
         state.failure = Some(format!("{why}:{}", waiting.collect::<String>()));
@@ -244,7 +244,11 @@ impl Scheduler {
     }
 
     /// Waits until it is the turn of a thread.
-    fn await_turn<'a>(&self, mut state: MutexGuard<'a, State>, me: usize) -> MutexGuard<'a, State> {
+    fn await_turn<'a>(
+        &self,
+        mut state: MutexGuard<'a, ScheduleState>,
+        me: usize,
+    ) -> MutexGuard<'a, ScheduleState> {
         let bell = Arc::clone(&state.threads[me].bell);
         while state.current != me {
             state = bell.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -276,12 +280,12 @@ impl Scheduler {
     }
 
     /// The names of all threads.
-    pub(super) fn names(state: &State) -> Vec<String> {
+    pub(super) fn names(state: &ScheduleState) -> Vec<String> {
         state.threads.iter().map(|it| it.name.clone()).collect()
     }
 }
 
-impl State {
+impl ScheduleState {
     fn wake(&mut self, which: impl Fn(Wait) -> bool) {
         for entry in self.threads.iter_mut().filter(|it| which(it.wait)) {
             entry.wait = Wait::Ready;
@@ -294,12 +298,12 @@ impl State {
     }
 }
 
-impl Here {
+impl SimThreadContext {
     fn point(
         &self,
         doing: &'static str,
         place: &'static Location<'static>,
-    ) -> MutexGuard<'_, State> {
+    ) -> MutexGuard<'_, ScheduleState> {
         let scheduler = &*self.scheduler;
         let mut state = scheduler.state();
         let step = state.random.below(scheduler.pace.step_us_max + 1);
@@ -316,7 +320,7 @@ impl Here {
     }
 
     /// Waits as told, and comes back when it is this thread's turn; whether its moment had come.
-    fn wait(&self, mut state: MutexGuard<'_, State>, wait: Wait) -> bool {
+    fn wait(&self, mut state: MutexGuard<'_, ScheduleState>, wait: Wait) -> bool {
         state.threads[self.me].wait = wait;
         self.scheduler.pick(&mut state);
         let state = self.scheduler.await_turn(state, self.me);
@@ -380,15 +384,15 @@ impl Here {
         !self.wait(state, Wait::Key { key, until })
     }
 
-    /// Makes all who wait for a key ready.
+    /// Makes all threads ready that wait for a key.
     pub(crate) fn wake_all(&self, key: usize) {
         self.scheduler.state().wake(|it| matches!(it, Wait::Key { key: of, .. } if of == key));
     }
 
-    /// Makes one who waits for a key ready.
+    /// Makes one thread ready that waits for a key.
     pub(crate) fn signal_one(&self, key: usize) {
         let state = &mut *self.scheduler.state();
-        let waits = |it: &Entry| matches!(it.wait, Wait::Key { key: of, .. } if of == key);
+        let waits = |it: &ThreadEntry| matches!(it.wait, Wait::Key { key: of, .. } if of == key);
         let count = state.threads.iter().filter(|it| waits(it)).count() as u64;
         let nth = state.random.below(count) as usize;
         if let Some(entry) = state.threads.iter_mut().filter(|it| waits(it)).nth(nth) {

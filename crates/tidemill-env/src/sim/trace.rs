@@ -1,4 +1,4 @@
-//! What happened in a simulation, and a hash of it: two runs of one seed must have the same.
+//! The points of a simulation, and a hash of them: two runs of one seed must have the same.
 
 use std::{collections::VecDeque, panic::Location};
 

@@ -17,7 +17,7 @@ pub struct Condvar(sync::Condvar);
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time had passed.
+    /// True if the wait ended because the time had passed.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         self.0

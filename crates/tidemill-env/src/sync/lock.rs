@@ -3,7 +3,7 @@
 //!
 //! Invariant: taking and letting go are moments at which another thread may go on.
 
-use crate::sim::schedule::{Here, here, key_of};
+use crate::sim::schedule::{SimThreadContext, here, key_of};
 use std::{
     fmt,
     ops::{Deref, DerefMut},
@@ -13,7 +13,7 @@ use std::{
 /// Tries until it is there.
 #[track_caller]
 fn take<G>(
-    here: &Here,
+    here: &SimThreadContext,
     key: usize,
     mut attempt: impl FnMut() -> TryLockResult<G>,
 ) -> LockResult<G> {
@@ -26,7 +26,7 @@ fn take<G>(
     }
 }
 
-/// What is done with a guard is done with one that is poisoned too.
+/// Maps the guard, poisoned or not.
 pub(super) fn map<A, B>(result: LockResult<A>, with: impl FnOnce(A) -> B) -> LockResult<B> {
     match result {
         Ok(guard) => Ok(with(guard)),
@@ -88,7 +88,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Takes it without giving way first.
     #[track_caller]
-    pub(super) fn lock_at_once(&self, here: &Here) -> LockResult<MutexGuard<'_, T>> {
+    pub(super) fn lock_at_once(&self, here: &SimThreadContext) -> LockResult<MutexGuard<'_, T>> {
         self.hold(take(here, key_of(self), || self.0.try_lock()))
     }
 
@@ -107,7 +107,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// The lock, and what `std` gave for it.
+    /// Splits into the lock and `std`'s guard.
     pub(super) fn apart(mut self) -> (&'a Mutex<T>, sync::MutexGuard<'a, T>) {
         (self.of, self.guard.take().expect("it is there until it is dropped"))
     }

@@ -15,7 +15,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
 };
-use tidemill_env::{Disk, Pace, Random, Simulation};
+use tidemill_env::{Disk, Random, SimPace, Simulation};
 use tidemill_state::Map;
 use tidemill_types::{Micros, ProcessIx, SliceId, SliceKey, Span, StageIx};
 use tidemill_wire::{journal, ledger::LedgerEntry};
@@ -418,7 +418,7 @@ fn a_sink_has_nothing_that_the_ledger_does_not_hold() {
     let mut committed = 0;
     for seed in 0..150 {
         let operations = seed % 30;
-        let pace = Pace::of(&mut Random::new(seed));
+        let pace = SimPace::of(&mut Random::new(seed));
         let lived = Simulation { pace, ..Simulation::new(seed) }.run(move |sim| {
             let options = RunOptions { data: Some("/job".into()), ..RunOptions::default() };
             let sink = Collect::default();

@@ -278,7 +278,7 @@ impl Ledger {
     /// Writes the last file again, without a torn tail: what an earlier life had not synced, or had
     /// failed to, can be read although the disk may not have it.
     ///
-    /// It is not written where it stands, as [`tidemill_env::PlacedFile::write_again`] does: of
+    /// It is not written where it stands, as [`tidemill_env::RandomAccessFile::rewrite`] does: of
     /// many entries a power cut could leave later ones without earlier ones, and that is no torn
     /// tail but damage. So it is the old file or the new one, whole.
     fn write_beside(

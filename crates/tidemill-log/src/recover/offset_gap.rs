@@ -123,13 +123,13 @@ fn copy_aside(
 /// one, whose recovery was cut short, that is not known, and it is sealed again.
 pub(super) fn seal(shared: &LogCore, segment: &mut ScannedSegment) -> io::Result<()> {
     let ScannedSegment { file: SegmentFile { path, key, mark, .. }, now, .. } = segment;
-    let file = shared.world.disk.open_placed(path)?;
+    let file = shared.world.disk.open_random_access(path)?;
     // It may still have to tell of a sync that failed in an earlier life. What that was about, if it
     // stays, is written again.
     let _of_an_earlier_life = file.sync();
     if now.position > mark.position {
-        file.write_again(0, DATA_START)?;
-        file.write_again(mark.position, now.position)?;
+        file.rewrite(0, DATA_START)?;
+        file.rewrite(mark.position, now.position)?;
         file.sync()?;
     }
     shared.world.disk.sync_dir(path.parent().unwrap_or(Path::new("")))?;

@@ -8,7 +8,7 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_types::job::Delivery;
-use tidemill_wire::sealed::{seal, unseal};
+use tidemill_wire::json_seal::{seal, unseal};
 
 /// The file, `job.json`.
 const FILE: &str = "job.json";

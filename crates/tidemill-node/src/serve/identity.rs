@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tidemill_env::World;
-use tidemill_wire::sealed::{seal, unseal};
+use tidemill_wire::json_seal::{seal, unseal};
 
 #[cfg(test)]
 mod tests;

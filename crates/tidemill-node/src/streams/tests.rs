@@ -6,7 +6,7 @@ use tidemill_flow::{Payload, Read, ReadRequest, Source};
 use tidemill_log::{AppendOptions, StreamSpec};
 use tidemill_types::Cycle;
 use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, UntilSpec};
-use tidemill_wire::records::{ChunkBuilder, Compression, Header, Origin, control_marker};
+use tidemill_wire::records::{ChunkBuilder, Compression, Header, Marker, Origin, control_marker};
 
 fn put(streamlet: &Arc<Streamlet>, chunk: &[u8]) {
     streamlet.append(chunk, AppendOptions::default()).unwrap().wait().unwrap();
@@ -63,10 +63,37 @@ fn jobs_read_committed_records_in_a_node_and_in_its_folder() {
     put(&streamlet, &chunk(None, "plain"));
     put(&streamlet, &chunk(Some(1), "aborted"));
     put(&streamlet, &chunk(Some(2), "committed"));
-    put(&streamlet, &control_marker(1, 0, false, 0, 5));
-    put(&streamlet, &control_marker(2, 0, true, 0, 5));
+    put(
+        &streamlet,
+        &control_marker(&Marker {
+            producer_id: 1,
+            producer_epoch: 0,
+            is_commit: false,
+            coordinator_epoch: 0,
+            timestamp_ms: 5,
+        }),
+    );
+    put(
+        &streamlet,
+        &control_marker(&Marker {
+            producer_id: 2,
+            producer_epoch: 0,
+            is_commit: true,
+            coordinator_epoch: 0,
+            timestamp_ms: 5,
+        }),
+    );
     put(&streamlet, &chunk(Some(1), "committed"));
-    put(&streamlet, &control_marker(1, 0, true, 0, 5));
+    put(
+        &streamlet,
+        &control_marker(&Marker {
+            producer_id: 1,
+            producer_epoch: 0,
+            is_commit: true,
+            coordinator_epoch: 0,
+            timestamp_ms: 5,
+        }),
+    );
     assert_eq!(rows(&world, &streams, Isolation::Committed), 4, "nothing is known here");
     let log = Arc::clone(&streams.log);
     let settings = BrokerSettings::default();

@@ -137,7 +137,7 @@ impl Store {
 pub(super) fn put_index(world: &World, folder: &Path, base: &Base) -> Result<(), StateError> {
     let (path, new) = (folder.join(INDEX), folder.join(INDEX_NEW));
     let mut file = world.disk.create(&new).map_err(at(&new))?;
-    if let Err(error) = file.append_past_cache(base.bytes()).and_then(|()| file.sync()) {
+    if let Err(error) = file.append_direct(base.bytes()).and_then(|()| file.sync()) {
         drop(file);
         // It would keep the room that others need.
         let _left = world.disk.remove(&new);

@@ -134,7 +134,7 @@ fn read_base(
     let read = || -> io::Result<Vec<u8>> {
         let file = world.disk.open_read(&path)?;
         let mut bytes = vec![0; usize::try_from(file.length()?).map_err(io::Error::other)?];
-        let count = file.read_past_cache(0, &mut bytes)?;
+        let count = file.read_direct(0, &mut bytes)?;
         bytes.truncate(count);
         Ok(bytes)
     };
@@ -180,7 +180,7 @@ impl Tail<'_> {
             None if length > head => return Ok(()),
             Some(_) | None => 0,
         };
-        self.world.disk.open_placed(path)?.write_again(from, length)
+        self.world.disk.open_random_access(path)?.rewrite(from, length)
     }
 
     fn length(&self, number: u64) -> Result<u64, StateError> {
@@ -286,7 +286,7 @@ impl Tail<'_> {
         // If the next batches are as long as this one.
         let batch_bytes =
             BATCH_HEAD_BYTES as u64 + head.bytes + (count as u64) + u64::from(head.zeros);
-        file.read_soon(at + SOON_BATCHES * batch_bytes, ahead);
+        file.prefetch(at + SOON_BATCHES * batch_bytes, ahead);
         let found = self.window.get(file, (number, at), count, ahead)?;
         let Some(places) = format::read_directory(found, head, number, start) else {
             return Ok(false);

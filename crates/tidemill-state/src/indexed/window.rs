@@ -35,7 +35,7 @@ impl Window {
                 self.bytes.resize(wanted, 0);
             }
             (self.file, self.start, self.length) = (number, position, 0);
-            self.length = file.read_past_cache(position, &mut self.bytes[..wanted])?;
+            self.length = file.read_direct(position, &mut self.bytes[..wanted])?;
             self.read_bytes += self.length as u64;
             return Ok(&self.bytes[..self.length.min(count)]);
         };

@@ -8,19 +8,19 @@
 //! Zstandard with a window over 8 MiB.
 
 use super::{
-    Fault, RecordsError,
+    RecordFault, RecordsError,
     codec::lz4,
-    inflate::{codec, walk},
+    inflater::{codec, walk},
     record::{take_length, take_record},
-    times::Times,
+    time_search::TimeSearch,
 };
 use crate::chunk::{CHUNK_HEAD_BYTES, ChunkHead, Codec};
 
-mod long;
+mod long_record;
 #[cfg(test)]
 mod tests;
 
-use long::Long;
+use long_record::LongRecord;
 
 /// A record of which so many bytes are there, and more to come, is walked without keeping them.
 const LONG_BYTES: usize = 64 * 1024;
@@ -60,9 +60,9 @@ pub(super) struct Walk {
     record_bytes_max: usize,
     long_bytes: usize,
     /// The long record that is under way.
-    long: Option<Long>,
+    long: Option<LongRecord>,
     /// Times are looked for: offsets may have gaps then.
-    pub(super) times: Option<Times>,
+    pub(super) times: Option<TimeSearch>,
 }
 
 /// Checks the records of a chunk that [`ChunkHead::check`] accepted: every record and every field
@@ -132,13 +132,13 @@ impl Walk {
                     let (delta, time_ms) = (record.offset_delta, record.timestamp_ms);
                     self.see(delta, time_ms, record.key.is_none(), before - rest.len())?;
                 }
-                Err(Fault::Cut) => {
+                Err(RecordFault::Cut) => {
                     // A record that is too long is refused before the rest of it is inflated.
                     let mut begun = rest;
                     if let Ok(length) = take_length(&mut begun) {
                         self.check_length(length)?;
                         if rest.len() >= self.long_bytes {
-                            let long = Long::begin(&mut rest, self.base_timestamp_ms);
+                            let long = LongRecord::begin(&mut rest, self.base_timestamp_ms);
                             self.long = Some(long.map_err(|fault| self.damaged(fault))?);
                             continue;
                         }
@@ -151,7 +151,7 @@ impl Walk {
         Ok(bytes.len() - rest.len())
     }
 
-    fn damaged(&self, fault: Fault) -> RecordsError {
+    fn damaged(&self, fault: RecordFault) -> RecordsError {
         RecordsError::Damaged { record: self.found, fault }
     }
 
@@ -193,7 +193,7 @@ impl Walk {
     pub(super) fn finish(&self, rest_bytes: usize) -> Result<(), RecordsError> {
         let (said, found) = (self.said, self.found);
         if rest_bytes > 0 || self.long.is_some() {
-            return Err(RecordsError::Damaged { record: found, fault: Fault::Cut });
+            return Err(RecordsError::Damaged { record: found, fault: RecordFault::Cut });
         }
         if i64::from(found) < i64::from(said) {
             return Err(RecordsError::Miscounted { said, found });

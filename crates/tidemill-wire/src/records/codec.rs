@@ -1,4 +1,4 @@
-//! The four codecs of Kafka: each inflates into an [`Output`](super::inflate::Output), which holds
+//! The four codecs of Kafka: each inflates into an [`InflateOutput`](super::inflater::InflateOutput), which holds
 //! the limit, and deflates into a vector.
 //!
 //! | codec | what a reader takes | what we write |
@@ -37,10 +37,10 @@ pub(super) fn damaged(why: impl ToString) -> Unfit {
 
 /// A compressor of one codec, with its tables.
 pub(super) enum Deflater {
-    Gzip(Box<gzip::Deflater>),
-    Snappy(Box<snappy::Deflater>),
-    Lz4(Box<lz4::Deflater>),
-    Zstd(zstd::Deflater),
+    Gzip(Box<gzip::GzipDeflater>),
+    Snappy(Box<snappy::SnappyDeflater>),
+    Lz4(Box<lz4::Lz4Deflater>),
+    Zstd(zstd::ZstdDeflater),
 }
 
 impl Deflater {
@@ -49,10 +49,10 @@ impl Deflater {
     pub(super) fn new(codec: Codec, level: Option<i32>) -> Option<Self> {
         match codec {
             Codec::None => None,
-            Codec::Gzip => Some(Self::Gzip(Box::new(gzip::Deflater::new(level)))),
+            Codec::Gzip => Some(Self::Gzip(Box::new(gzip::GzipDeflater::new(level)))),
             Codec::Snappy => Some(Self::Snappy(Box::default())),
             Codec::Lz4 => Some(Self::Lz4(Box::default())),
-            Codec::Zstd => Some(Self::Zstd(zstd::Deflater::new(level))),
+            Codec::Zstd => Some(Self::Zstd(zstd::ZstdDeflater::new(level))),
         }
     }
 

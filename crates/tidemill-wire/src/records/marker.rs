@@ -35,13 +35,9 @@ pub struct Marker {
 
 /// The control chunk that ends a producer's transaction.
 #[must_use]
-pub fn control_marker(
-    producer_id: i64,
-    producer_epoch: i16,
-    is_commit: bool,
-    coordinator_epoch: i32,
-    timestamp_ms: i64,
-) -> Vec<u8> {
+pub fn control_marker(marker: &Marker) -> Vec<u8> {
+    let Marker { producer_id, producer_epoch, is_commit, coordinator_epoch, timestamp_ms } =
+        *marker;
     let mut key = [0; 4];
     key[2..].copy_from_slice(&if is_commit { COMMIT } else { ABORT }.to_be_bytes());
     let mut value = [0; 6];

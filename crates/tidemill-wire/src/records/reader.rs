@@ -1,6 +1,6 @@
 //! Iterating the records of a chunk.
 
-use super::{Fault, Record, RecordsError, record::take_record};
+use super::{Record, RecordFault, RecordsError, record::take_record};
 use crate::chunk::ChunkHead;
 
 #[cfg(test)]
@@ -43,12 +43,12 @@ impl<'a> Records<'a> {
     }
 
     #[cold]
-    fn fail(&mut self, fault: Fault) -> RecordsError {
+    fn fail(&mut self, fault: RecordFault) -> RecordsError {
         let (said, found) = (self.said, self.found);
         let nothing_left = self.rest.is_empty();
         (self.rest, self.said) = (&[], 0);
         match fault {
-            Fault::Cut if nothing_left => RecordsError::Miscounted { said, found },
+            RecordFault::Cut if nothing_left => RecordsError::Miscounted { said, found },
             fault => RecordsError::Damaged { record: found, fault },
         }
     }

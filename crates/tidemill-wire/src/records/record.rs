@@ -41,7 +41,7 @@ pub struct Headers<'a> {
 
 /// What is wrong with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum RecordFault {
     /// The bytes end before the record does.
     #[error("it is cut short")]
     Cut,
@@ -76,8 +76,11 @@ pub enum Fault {
 
 /// A field of bytes: none if its length is -1.
 #[inline(always)]
-fn take_field<'a>(bytes: &mut &'a [u8], fault: Fault) -> Result<Option<&'a [u8]>, Fault> {
-    let Ok(length) = take_i32(bytes) else { return Err(Fault::Number) };
+fn take_field<'a>(
+    bytes: &mut &'a [u8],
+    fault: RecordFault,
+) -> Result<Option<&'a [u8]>, RecordFault> {
+    let Ok(length) = take_i32(bytes) else { return Err(RecordFault::Number) };
     match usize::try_from(length) {
         Ok(length) => match bytes.split_at_checked(length) {
             Some((field, rest)) => {
@@ -93,36 +96,36 @@ fn take_field<'a>(bytes: &mut &'a [u8], fault: Fault) -> Result<Option<&'a [u8]>
 
 /// The length of the record that `bytes` begin with, and the bytes after the length.
 #[inline(always)]
-pub(super) fn take_length(bytes: &mut &[u8]) -> Result<usize, Fault> {
+pub(super) fn take_length(bytes: &mut &[u8]) -> Result<usize, RecordFault> {
     match take_i32(bytes) {
-        Ok(length) => usize::try_from(length).map_err(|_| Fault::Length),
-        Err(NoVarint::Cut) => Err(Fault::Cut),
-        Err(NoVarint::Long) => Err(Fault::Number),
+        Ok(length) => usize::try_from(length).map_err(|_| RecordFault::Length),
+        Err(NoVarint::Cut) => Err(RecordFault::Cut),
+        Err(NoVarint::Long) => Err(RecordFault::Number),
     }
 }
 
 /// Takes a record off the front of `bytes`. On an error `bytes` stay as they are.
 ///
-/// The error is [`Fault::Cut`] if, and only if, more bytes might make it a record.
+/// The error is [`RecordFault::Cut`] if, and only if, more bytes might make it a record.
 #[inline(always)]
 pub(super) fn take_record<'a>(
     bytes: &mut &'a [u8],
     base_timestamp_ms: i64,
-) -> Result<Record<'a>, Fault> {
+) -> Result<Record<'a>, RecordFault> {
     let mut rest = *bytes;
     let length = take_length(&mut rest)?;
-    let (mut body, rest) = rest.split_at_checked(length).ok_or(Fault::Cut)?;
+    let (mut body, rest) = rest.split_at_checked(length).ok_or(RecordFault::Cut)?;
     match body {
         [0, fields @ ..] => body = fields,
-        [] => return Err(Fault::Length),
-        _ => return Err(Fault::Attributes),
+        [] => return Err(RecordFault::Length),
+        _ => return Err(RecordFault::Attributes),
     }
-    let Ok(timestamp_delta_ms) = take_i64(&mut body) else { return Err(Fault::Number) };
+    let Ok(timestamp_delta_ms) = take_i64(&mut body) else { return Err(RecordFault::Number) };
     let timestamp_ms = base_timestamp_ms.checked_add(timestamp_delta_ms);
-    let timestamp_ms = timestamp_ms.ok_or(Fault::Timestamp)?;
-    let Ok(offset_delta) = take_i32(&mut body) else { return Err(Fault::Number) };
-    let key = take_field(&mut body, Fault::Key)?;
-    let value = take_field(&mut body, Fault::Value)?;
+    let timestamp_ms = timestamp_ms.ok_or(RecordFault::Timestamp)?;
+    let Ok(offset_delta) = take_i32(&mut body) else { return Err(RecordFault::Number) };
+    let key = take_field(&mut body, RecordFault::Key)?;
+    let value = take_field(&mut body, RecordFault::Value)?;
     let headers = match body {
         [0] => Headers::NONE,
         _ => take_headers(body)?,
@@ -133,18 +136,18 @@ pub(super) fn take_record<'a>(
 
 /// The headers that these bytes are, and nothing else.
 #[inline(never)]
-fn take_headers(mut bytes: &[u8]) -> Result<Headers<'_>, Fault> {
-    let Ok(count) = take_i32(&mut bytes) else { return Err(Fault::Number) };
-    let count = u32::try_from(count).map_err(|_| Fault::Headers)?;
+fn take_headers(mut bytes: &[u8]) -> Result<Headers<'_>, RecordFault> {
+    let Ok(count) = take_i32(&mut bytes) else { return Err(RecordFault::Number) };
+    let count = u32::try_from(count).map_err(|_| RecordFault::Headers)?;
     if count as usize > bytes.len() / HEADER_BYTES_MIN {
-        return Err(Fault::Headers);
+        return Err(RecordFault::Headers);
     }
     let headers = Headers { bytes, left: count };
     for _ in 0..count {
-        take_field(&mut bytes, Fault::Headers)?.ok_or(Fault::HeaderKey)?;
-        take_field(&mut bytes, Fault::Headers)?;
+        take_field(&mut bytes, RecordFault::Headers)?.ok_or(RecordFault::HeaderKey)?;
+        take_field(&mut bytes, RecordFault::Headers)?;
     }
-    if bytes.is_empty() { Ok(headers) } else { Err(Fault::Rest) }
+    if bytes.is_empty() { Ok(headers) } else { Err(RecordFault::Rest) }
 }
 
 impl<'a> Headers<'a> {
@@ -185,8 +188,8 @@ impl<'a> Iterator for Headers<'a> {
     fn next(&mut self) -> Option<Header<'a>> {
         self.left = self.left.checked_sub(1)?;
         // They were walked before: no branch here ends early.
-        let key = take_field(&mut self.bytes, Fault::Headers).ok()??;
-        let value = take_field(&mut self.bytes, Fault::Headers).ok()?;
+        let key = take_field(&mut self.bytes, RecordFault::Headers).ok()??;
+        let value = take_field(&mut self.bytes, RecordFault::Headers).ok()?;
         Some(Header { key, value })
     }
 

@@ -87,13 +87,7 @@ fn we_make_the_same_markers() {
         let marker = read_control(&theirs).unwrap();
         assert_eq!(marker.is_commit, what == "commit");
         assert_eq!(marker.producer_id, head.producer_id);
-        let ours = control_marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.is_commit,
-            marker.coordinator_epoch,
-            marker.timestamp_ms,
-        );
+        let ours = control_marker(&marker);
         stamp(&mut theirs, 0, LeaderEpoch(-1));
         assert_eq!(ours, theirs, "{what}");
     }

@@ -62,7 +62,7 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-connectors",
         file: "crates/tidemill-connectors/src/sink/file.rs",
         changes: &[(
-            "            disk.open_placed(&self.path)?.write_again(synced, length)?;\n",
+            "            disk.open_random_access(&self.path)?.rewrite(synced, length)?;\n",
             "            let _unused = synced;\n",
         )],
         caught_by: &["every_row_is_there_once_after_any_ends"],

@@ -158,7 +158,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "zeros-of-before",
         what: "Zeros behind what goes to a disk are what stood there before.",
         package: "tidemill-env",
-        file: "crates/tidemill-env/src/paged.rs",
+        file: "crates/tidemill-env/src/aligned_buffer.rs",
         changes: &[("        self[grown].fill(0);\n", "        let _unused = grown;\n")],
         caught_by: &["paged_bytes_are_those_of_a_vec_and_begin_at_a_block"],
     },

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tidemill_wire::{
     chunk::{LeaderEpoch, stamp},
-    records::{ChunkBuilder, Compression, Headers, Origin, control_marker},
+    records::{ChunkBuilder, Compression, Headers, Marker, Origin, control_marker},
 };
 
 const NOW: u64 = 5000;
@@ -126,7 +126,7 @@ proptest! {
                 }
                 Act::End { id, bump, commit } => {
                     let epoch = live.producers().get(id).map_or(0, |it| it.epoch) + i16::from(bump);
-                    let marker = log.push(control_marker(id, epoch, commit, 0, 9)).0;
+                    let marker = log.push(control_marker(&Marker { producer_id: id, producer_epoch: epoch, is_commit: commit, coordinator_epoch: 0, timestamp_ms: 9 })).0;
                     live.ended(id, epoch, commit, marker, NOW);
                     prop_assert!(!live.needs_marker(id, epoch), "it has what it needs");
                 }

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use tidemill_wire::{
     chunk::{LeaderEpoch, seal, stamp},
-    records::{ChunkBuilder, Compression, Headers, Origin, control_marker},
+    records::{ChunkBuilder, Compression, Headers, Marker, Origin, control_marker},
 };
 
 /// A chunk of so many records at an offset; of a transaction, or of nobody.
@@ -27,7 +27,13 @@ fn chunk(base: i64, records: i32, producer_id: Option<i64>) -> Vec<u8> {
 }
 
 fn marker(base: i64, producer_id: i64, is_commit: bool) -> Vec<u8> {
-    let mut chunk = control_marker(producer_id, 0, is_commit, 0, 5);
+    let mut chunk = control_marker(&Marker {
+        producer_id,
+        producer_epoch: 0,
+        is_commit,
+        coordinator_epoch: 0,
+        timestamp_ms: 5,
+    });
     stamp(&mut chunk, base, LeaderEpoch(0));
     chunk
 }

@@ -41,7 +41,7 @@ fn live_while_full(
     for cycle in held + 1..=CYCLES {
         sink.write(Cycle(cycle), &[number_block(&rows_of(cycle))]).unwrap();
         if random.below(4) == 0 {
-            sim.disk.tell_late(random.below(2) == 0);
+            sim.disk.report_full_late(random.below(2) == 0);
             sim.disk.set_capacity(sim.disk.used() + random.below(30));
         }
         if cycle % together == 0 || cycle == CYCLES {
@@ -95,7 +95,7 @@ fn row_14_what_a_sync_without_room_dropped_is_written_again() {
         let mut sink = number_sink(&sim, Format::Text);
         sink.open(false).unwrap();
         sink.write(Cycle(1), &[number_block(&(0..1_000).collect::<Vec<_>>())]).unwrap();
-        sim.disk.tell_late(true);
+        sim.disk.report_full_late(true);
         sim.disk.set_capacity(sim.disk.used());
         sink.commit(Cycle(1)).unwrap();
         assert!(sink.sync().unwrap_err().passes);

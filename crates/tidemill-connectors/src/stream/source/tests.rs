@@ -19,7 +19,7 @@ use tidemill_flow::{DeadLetter, Payload, Position, ReadRequest, TIME_COLUMN};
 use tidemill_log::{AppendOptions, Fsync, LogOptions, StreamSpec, Streamlet};
 use tidemill_types::{Cycle, Micros, Span};
 use tidemill_wire::chunk::Codec;
-use tidemill_wire::records::{ChunkBuilder, Compression, Header, control_marker};
+use tidemill_wire::records::{ChunkBuilder, Compression, Header, Marker, control_marker};
 
 fn log(sim: &SimWorld) -> Log {
     let options = LogOptions { fsync: Fsync::Os, sync_threads: 0, ..LogOptions::default() };
@@ -98,7 +98,13 @@ fn values_are_rows_and_what_is_none_is_a_letter() {
     let log = log(&sim);
     let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
     put(&streamlet, Compression::NONE, &[r#"{"n":1}"#, "nonsense", r#"{"n":2}"#]);
-    let marker = control_marker(7, 0, true, 0, 5);
+    let marker = control_marker(&Marker {
+        producer_id: 7,
+        producer_epoch: 0,
+        is_commit: true,
+        coordinator_epoch: 0,
+        timestamp_ms: 5,
+    });
     streamlet.append(&marker, AppendOptions::default()).unwrap().wait().unwrap();
     let lz4 = Compression { codec: Codec::Lz4, level: None };
     put(&streamlet, lz4, &[r#"{"n":3}"#, "-", r#"{"n":4}"#]);

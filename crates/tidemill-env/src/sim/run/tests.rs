@@ -8,7 +8,7 @@ use crate::{
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 fn random(seed: u64) -> Simulation {
-    Simulation { pace: Pace::of(&mut Random::new(seed)), ..Simulation::new(seed) }
+    Simulation { pace: SimPace::of(&mut Random::new(seed)), ..Simulation::new(seed) }
 }
 
 /// Two threads add to a number that they read and write one after the other.
@@ -58,7 +58,7 @@ fn two_locks_in_two_orders_are_a_deadlock_that_says_who_waits_where() {
             thread.join();
         })
     };
-    let failed: Vec<Failed> = (0..100).filter_map(|seed| outcome(seed).err()).collect();
+    let failed: Vec<SimFailure> = (0..100).filter_map(|seed| outcome(seed).err()).collect();
     assert!(!failed.is_empty() && failed.len() < 100, "{} of 100", failed.len());
     let message = &failed[0].message;
     assert!(message.starts_with("nobody can go on:"), "{message}");
@@ -120,7 +120,7 @@ fn threads_that_panic_or_go_round_in_circles_are_told() {
         sim.world.spawn.spawn("unhappy", Box::new(panics)).join();
     });
     assert_eq!(outcome.expect("it comes to an end").1.panicked, ["unhappy"]);
-    let pace = Pace { points_max: 1_000, ..Pace::EVEN };
+    let pace = SimPace { points_max: 1_000, ..SimPace::EVEN };
     let outcome = Simulation { pace, ..Simulation::new(1) }.run(|_| {
         let number = AtomicU64::new(0);
         while number.load(Ordering::Acquire) == 0 {}

@@ -155,7 +155,7 @@ fn row_14_a_ledger_is_the_same_whenever_its_disk_was_full() {
         sim.disk.sync_dir(Path::new("/")).expect("it works");
         for cycle in 1..60 {
             undisturbed.append(&[entry(cycle)]).expect("room");
-            sim.disk.tell_late(random.below(2) == 0);
+            sim.disk.report_full_late(random.below(2) == 0);
             sim.disk.set_capacity(sim.disk.used() + random.below(60));
             let mut new = &[entry(cycle)][..];
             while let Err(error) = ledger.append(std::mem::take(&mut new)) {

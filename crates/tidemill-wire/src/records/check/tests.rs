@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     chunk::{seal, verify},
     records::{
-        ChunkBuilder, Compression, Headers, Records, codec::Deflater, inflate, inflate::kept_bytes,
-        testing::*,
+        ChunkBuilder, Compression, Headers, Records, codec::Deflater, inflate,
+        inflater::kept_bytes, testing::*,
     },
 };
 use proptest::prelude::*;
@@ -75,7 +75,7 @@ fn counts_that_lie_are_refused_in_every_codec() {
         let wanted = RecordsError::Trailing { said: 700 };
         assert_eq!(check(&packed(codec, 700, &longer)), Err(wanted), "{codec:?}");
         let shorter = &bytes[..bytes.len() - 1];
-        let wanted = RecordsError::Damaged { record: 699, fault: Fault::Cut };
+        let wanted = RecordsError::Damaged { record: 699, fault: RecordFault::Cut };
         assert_eq!(check(&packed(codec, 700, shorter)), Err(wanted), "{codec:?}");
     }
 }
@@ -260,7 +260,7 @@ proptest! {
         for long_bytes in [usize::MAX, 100, 12, 1] {
             let pieces = run(long_bytes, &mut sizes.iter().copied().cycle());
             // A record that is cut may be found to be wrong before its end is missed.
-            let cut = matches!(whole, Err(RecordsError::Damaged { fault: Fault::Cut, .. }));
+            let cut = matches!(whole, Err(RecordsError::Damaged { fault: RecordFault::Cut, .. }));
             if pieces != whole && !(cut && matches!(pieces, Err(RecordsError::Damaged { .. }))) {
                 prop_assert_eq!(&pieces, &whole, "long from {}", long_bytes);
             }

@@ -1,7 +1,7 @@
 //! gzip (RFC 1952), by `flate2`.
 
 use super::{Unfit, damaged};
-use crate::records::inflate::Output;
+use crate::records::inflater::InflateOutput;
 use flate2::{Compress, Compression, Crc, FlushCompress, Status, bufread::MultiGzDecoder};
 use std::io::Read;
 
@@ -15,7 +15,7 @@ const LEVEL: i32 = 6;
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 
 /// Inflates members until the bytes end.
-pub(crate) fn inflate(packed: &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
+pub(crate) fn inflate(packed: &[u8], output: &mut InflateOutput<'_>) -> Result<(), Unfit> {
     let mut members = MultiGzDecoder::new(packed);
     loop {
         let length = members.read(output.room(PIECE_BYTES)).map_err(damaged)?;
@@ -27,9 +27,9 @@ pub(crate) fn inflate(packed: &[u8], output: &mut Output<'_>) -> Result<(), Unfi
 }
 
 /// Makes members. Its tables, some 300 KiB, are kept.
-pub(crate) struct Deflater(Compress);
+pub(crate) struct GzipDeflater(Compress);
 
-impl Deflater {
+impl GzipDeflater {
     /// A deflater of this level, or of the next one that there is.
     pub(crate) fn new(level: Option<i32>) -> Self {
         let level = level.unwrap_or(LEVEL).clamp(*LEVELS.start(), *LEVELS.end());

@@ -10,7 +10,7 @@
 //! is only claimed.
 
 use super::{Unfit, damaged};
-use crate::records::inflate::Output;
+use crate::records::inflater::InflateOutput;
 use lz4_flex::block::{
     CompressTable, DecompressError, compress_into_with_table, decompress_into_with_dict,
     get_maximum_output_size,
@@ -34,7 +34,7 @@ const RATIO_BELIEVED: usize = 8;
 const PLAIN: u32 = 1 << 31;
 
 /// What a frame's head says.
-struct Frame {
+struct FrameHeader {
     is_linked: bool,
     has_block_checksums: bool,
     has_checksum: bool,
@@ -59,7 +59,7 @@ pub(crate) fn is_linked(frame: &[u8]) -> bool {
     frame.strip_prefix(&MAGIC).and_then(|it| it.first()).is_some_and(|flags| flags & 0b10_0000 == 0)
 }
 
-impl Frame {
+impl FrameHeader {
     /// Reads what follows the magic number.
     fn take(bytes: &mut &[u8]) -> Result<Self, Unfit> {
         let head = *bytes;
@@ -93,7 +93,7 @@ impl Frame {
     }
 
     /// Inflates the frame's blocks and checks what follows them.
-    fn inflate(&self, bytes: &mut &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
+    fn inflate(&self, bytes: &mut &[u8], output: &mut InflateOutput<'_>) -> Result<(), Unfit> {
         let from = output.total();
         let mut hash = XxHash32::with_seed(0);
         loop {
@@ -126,7 +126,7 @@ impl Frame {
         }
     }
 
-    fn copy_block(&self, block: &[u8], output: &mut Output<'_>) -> Result<usize, Unfit> {
+    fn copy_block(&self, block: &[u8], output: &mut InflateOutput<'_>) -> Result<usize, Unfit> {
         if block.len() > self.block_bytes_max {
             return Err(damaged("a block is longer than the head says"));
         }
@@ -140,7 +140,7 @@ impl Frame {
         &self,
         block: &[u8],
         frame_bytes: usize,
-        output: &mut Output<'_>,
+        output: &mut InflateOutput<'_>,
     ) -> Result<usize, Unfit> {
         // No byte of a block becomes more than 255. Most become far less: clients that say blocks
         // of 4 MiB fill but a little of the one that they send.
@@ -169,12 +169,12 @@ fn check(said: u32, is: u32) -> Result<(), Unfit> {
 }
 
 /// Inflates frames until the bytes end.
-pub(crate) fn inflate(packed: &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
+pub(crate) fn inflate(packed: &[u8], output: &mut InflateOutput<'_>) -> Result<(), Unfit> {
     let mut rest = packed;
     while !rest.is_empty() {
         let magic = *take(&mut rest)?;
         if magic == MAGIC {
-            Frame::take(&mut rest)?.inflate(&mut rest, output)?;
+            FrameHeader::take(&mut rest)?.inflate(&mut rest, output)?;
         } else if u32::from_le_bytes(magic) & !0xf == MAGIC_SKIP {
             let length = u32::from_le_bytes(*take(&mut rest)?) as usize;
             take_bytes(&mut rest, length)?;
@@ -186,15 +186,15 @@ pub(crate) fn inflate(packed: &[u8], output: &mut Output<'_>) -> Result<(), Unfi
 }
 
 /// Makes frames. Its table, 16 KiB, is kept.
-pub(crate) struct Deflater(CompressTable);
+pub(crate) struct Lz4Deflater(CompressTable);
 
-impl Default for Deflater {
+impl Default for Lz4Deflater {
     fn default() -> Self {
         Self(CompressTable::large())
     }
 }
 
-impl Deflater {
+impl Lz4Deflater {
     /// Appends these bytes as a frame, or says that it cannot.
     pub(crate) fn deflate(&mut self, plain: &[u8], into: &mut Vec<u8>) -> Option<()> {
         into.extend_from_slice(&MAGIC);

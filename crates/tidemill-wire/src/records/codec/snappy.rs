@@ -8,7 +8,7 @@
 //! far as its bytes could reach.
 
 use super::{Unfit, damaged};
-use crate::records::inflate::Output;
+use crate::records::inflater::InflateOutput;
 use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
 
 const MAGIC: &[u8] = b"\x82SNAPPY\x00";
@@ -20,7 +20,7 @@ const VERSIONS: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
 const BLOCK_BYTES: usize = 32 * 1024;
 
 /// Inflates either form.
-pub(crate) fn inflate(packed: &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
+pub(crate) fn inflate(packed: &[u8], output: &mut InflateOutput<'_>) -> Result<(), Unfit> {
     if !packed.starts_with(MAGIC) {
         return inflate_block(packed, output);
     }
@@ -41,7 +41,7 @@ pub(crate) fn inflate(packed: &[u8], output: &mut Output<'_>) -> Result<(), Unfi
     Ok(())
 }
 
-fn inflate_block(block: &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
+fn inflate_block(block: &[u8], output: &mut InflateOutput<'_>) -> Result<(), Unfit> {
     let length = decompress_len(block).map_err(damaged)?;
     // No three bytes of a block become more than 64.
     if length / 64 > block.len() / 3 {
@@ -54,15 +54,15 @@ fn inflate_block(block: &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
 }
 
 /// Makes frames. Its tables, 32 KiB, are kept.
-pub(crate) struct Deflater(Encoder);
+pub(crate) struct SnappyDeflater(Encoder);
 
-impl Default for Deflater {
+impl Default for SnappyDeflater {
     fn default() -> Self {
         Self(Encoder::new())
     }
 }
 
-impl Deflater {
+impl SnappyDeflater {
     /// Appends these bytes as frames, or says that it cannot.
     pub(crate) fn deflate(&mut self, plain: &[u8], into: &mut Vec<u8>) -> Option<()> {
         into.extend_from_slice(MAGIC);

@@ -5,7 +5,7 @@
 //! frames with a larger window, which levels 20 to 22 make, are inflated in one go there too.
 
 use super::{Unfit, damaged};
-use crate::records::inflate::Output;
+use crate::records::inflater::InflateOutput;
 use ::zstd::zstd_safe::{
     CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, compress_bound,
     get_error_name, get_frame_content_size, zstd_sys::ZSTD_ErrorCode,
@@ -29,9 +29,9 @@ const LEVEL: i32 = 3;
 
 /// A decompressor, made when it is first needed and kept for the next chunk.
 #[derive(Default)]
-pub(crate) struct Kept(Option<DCtx<'static>>);
+pub(crate) struct Decompressor(Option<DCtx<'static>>);
 
-impl Kept {
+impl Decompressor {
     fn get(&mut self) -> Result<&mut DCtx<'static>, Unfit> {
         let kept = match self.0.take() {
             Some(kept) => kept,
@@ -72,8 +72,8 @@ fn window_log(packed: &[u8]) -> Option<u32> {
 /// Inflates frames until the bytes end.
 pub(crate) fn inflate(
     packed: &[u8],
-    output: &mut Output<'_>,
-    kept: &mut Kept,
+    output: &mut InflateOutput<'_>,
+    kept: &mut Decompressor,
 ) -> Result<(), Unfit> {
     let inflater = kept.get()?;
     if output.is_kept() || window_log(packed).is_some_and(|log| log > WINDOW_LOG_MAX) {
@@ -85,7 +85,7 @@ pub(crate) fn inflate(
 
 fn inflate_whole(
     packed: &[u8],
-    output: &mut Output<'_>,
+    output: &mut InflateOutput<'_>,
     inflater: &mut DCtx<'_>,
 ) -> Result<(), Unfit> {
     let believed = packed.len().saturating_mul(RATIO_BELIEVED).max(PIECE_BYTES);
@@ -120,7 +120,7 @@ fn is_too_small(code: usize) -> bool {
 
 fn inflate_stream(
     packed: &[u8],
-    output: &mut Output<'_>,
+    output: &mut InflateOutput<'_>,
     inflater: &mut DCtx<'_>,
 ) -> Result<(), Unfit> {
     inflater.reset(ResetDirective::SessionOnly).map_err(named)?;
@@ -142,12 +142,12 @@ fn inflate_stream(
 }
 
 /// Makes frames. Its tables, about 1 MiB at level 3, are kept.
-pub(crate) struct Deflater {
+pub(crate) struct ZstdDeflater {
     context: Option<CCtx<'static>>,
     level: i32,
 }
 
-impl Deflater {
+impl ZstdDeflater {
     /// A deflater of this level, or of the next one that there is.
     pub(crate) fn new(level: Option<i32>) -> Self {
         let level = level.unwrap_or(LEVEL).clamp(*LEVELS.start(), *LEVELS.end());

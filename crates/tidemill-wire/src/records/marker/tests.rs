@@ -14,7 +14,7 @@ proptest! {
         timestamp_ms in any::<i64>(),
     ) {
         let marker = Marker { producer_id, producer_epoch, is_commit, coordinator_epoch, timestamp_ms };
-        let chunk = control_marker(producer_id, producer_epoch, is_commit, coordinator_epoch, timestamp_ms);
+        let chunk = control_marker(&Marker { producer_id, producer_epoch, is_commit, coordinator_epoch, timestamp_ms });
         prop_assert_eq!(read_control(&chunk), Some(marker));
         let head = ChunkHead::check(&chunk).unwrap();
         prop_assert!(head.is_control() && head.is_transactional());
@@ -35,7 +35,13 @@ proptest! {
 
 #[test]
 fn what_is_no_marker_is_none() {
-    let marker = control_marker(1, 2, true, 3, 4);
+    let marker = control_marker(&Marker {
+        producer_id: 1,
+        producer_epoch: 2,
+        is_commit: true,
+        coordinator_epoch: 3,
+        timestamp_ms: 4,
+    });
     assert_eq!(read_control(&marker[..marker.len() - 1]), None, "cut short");
     assert_eq!(read_control(&build(Compression::NONE, &lines(1))), None, "records");
     // Type 2 is a change of leaders.

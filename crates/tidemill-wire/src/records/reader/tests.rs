@@ -61,33 +61,33 @@ fn counts_that_lie_are_told() {
 #[test]
 fn each_fault_has_its_name() {
     let (head, _) = chunk_of(&lines(1));
-    let cases: [(&[u8], Fault); 19] = [
-        (&[0x80], Fault::Cut),
-        (&[14, 0, 0, 0, 1, 1, 0], Fault::Cut),
-        (&[0xff, 0xff, 0xff, 0xff, 0x7f], Fault::Number),
-        (&[1], Fault::Length),
-        (&[0], Fault::Length),
-        (&[12, 1, 0, 0, 1, 1, 0], Fault::Attributes),
-        (&[2, 0], Fault::Number),
-        (&[4, 0, 0], Fault::Number),
-        (&[6, 0, 0, 0], Fault::Number),
-        (&[12, 0, 0, 0, 3, 1, 0], Fault::Key),
-        (&[12, 0, 0, 0, 8, 1, 0], Fault::Key),
-        (&[12, 0, 0, 0, 1, 3, 0], Fault::Value),
-        (&[12, 0, 0, 0, 1, 8, 0], Fault::Value),
-        (&[10, 0, 0, 0, 1, 1], Fault::Number),
-        (&[12, 0, 0, 0, 1, 1, 1], Fault::Headers),
-        (&[12, 0, 0, 0, 1, 1, 2], Fault::Headers),
-        (&[16, 0, 0, 0, 1, 1, 2, 1, 1], Fault::HeaderKey),
-        (&[16, 0, 0, 0, 1, 1, 2, 3, 1], Fault::Headers),
-        (&[14, 0, 0, 0, 1, 1, 0, 0], Fault::Rest),
+    let cases: [(&[u8], RecordFault); 19] = [
+        (&[0x80], RecordFault::Cut),
+        (&[14, 0, 0, 0, 1, 1, 0], RecordFault::Cut),
+        (&[0xff, 0xff, 0xff, 0xff, 0x7f], RecordFault::Number),
+        (&[1], RecordFault::Length),
+        (&[0], RecordFault::Length),
+        (&[12, 1, 0, 0, 1, 1, 0], RecordFault::Attributes),
+        (&[2, 0], RecordFault::Number),
+        (&[4, 0, 0], RecordFault::Number),
+        (&[6, 0, 0, 0], RecordFault::Number),
+        (&[12, 0, 0, 0, 3, 1, 0], RecordFault::Key),
+        (&[12, 0, 0, 0, 8, 1, 0], RecordFault::Key),
+        (&[12, 0, 0, 0, 1, 3, 0], RecordFault::Value),
+        (&[12, 0, 0, 0, 1, 8, 0], RecordFault::Value),
+        (&[10, 0, 0, 0, 1, 1], RecordFault::Number),
+        (&[12, 0, 0, 0, 1, 1, 1], RecordFault::Headers),
+        (&[12, 0, 0, 0, 1, 1, 2], RecordFault::Headers),
+        (&[16, 0, 0, 0, 1, 1, 2, 1, 1], RecordFault::HeaderKey),
+        (&[16, 0, 0, 0, 1, 1, 2, 3, 1], RecordFault::Headers),
+        (&[14, 0, 0, 0, 1, 1, 0, 0], RecordFault::Rest),
     ];
     for (bytes, fault) in cases {
         let wanted = RecordsError::Damaged { record: 0, fault };
         assert_eq!(failure(&head, bytes), Some((0, wanted)), "{bytes:?}");
     }
     let far = ChunkHead { base_timestamp_ms: i64::MAX, ..head };
-    let wanted = RecordsError::Damaged { record: 0, fault: Fault::Timestamp };
+    let wanted = RecordsError::Damaged { record: 0, fault: RecordFault::Timestamp };
     assert_eq!(failure(&far, &[12, 0, 2, 0, 1, 1, 0]), Some((0, wanted)));
 }
 

@@ -7,7 +7,7 @@ use tidemill_flow::{Position, ReadRequest};
 use tidemill_types::{Cycle, Micros, Span, job::TimeSpec};
 use tidemill_wire::{
     chunk::Codec,
-    records::{ChunkBuilder, Compression, Header, control_marker},
+    records::{ChunkBuilder, Compression, Header, Marker, control_marker},
 };
 
 fn chunk(values: &[String], codec: Codec) -> Vec<u8> {
@@ -35,7 +35,16 @@ fn partition(format: Format) -> Partition {
     let mut partition = Partition::default();
     partition.put(chunk(&values(0..4), Codec::None), 0);
     partition.put(chunk(&values(4..9), Codec::Lz4), 0);
-    partition.put(control_marker(7, 0, true, 0, 5), 0);
+    partition.put(
+        control_marker(&Marker {
+            producer_id: 7,
+            producer_epoch: 0,
+            is_commit: true,
+            coordinator_epoch: 0,
+            timestamp_ms: 5,
+        }),
+        0,
+    );
     partition.put(chunk(&values(9..15), Codec::None), 3);
     partition.put(chunk(&values(15..17), Codec::Zstd), 0);
     partition

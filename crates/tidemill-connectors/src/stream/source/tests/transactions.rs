@@ -161,7 +161,13 @@ impl Played {
         if !self.model.open.lock().unwrap().contains_key(&producer) {
             return;
         }
-        let marker = self.append(&control_marker(producer, 0, commit, 0, 5));
+        let marker = self.append(&control_marker(&Marker {
+            producer_id: producer,
+            producer_epoch: 0,
+            is_commit: commit,
+            coordinator_epoch: 0,
+            timestamp_ms: 5,
+        }));
         let (first, sent) = self.model.open.lock().unwrap().remove(&producer).unwrap();
         if commit {
             self.committed.extend(sent.chunks(2).map(|it| (it[0], it[1])));

@@ -5,7 +5,7 @@ use crate::{jobs::Jobs, serve::settings::HttpSettings, streams::Streams};
 use tidemill_broker::{Broker, BrokerSettings};
 use tidemill_env::World;
 use tidemill_log::{AppendOptions, Log, LogOptions, StreamSpec};
-use tidemill_wire::records::{ChunkBuilder, Compression, Headers, Origin, control_marker};
+use tidemill_wire::records::{ChunkBuilder, Compression, Headers, Marker, Origin, control_marker};
 use tokio::sync::watch;
 
 /// A chunk with one value; of a producer's transaction, if there is a producer.
@@ -31,10 +31,22 @@ fn an_answer_without_records_says_that_there_are_none_behind_aborted_ones() {
         streamlet.append(chunk, AppendOptions::default()).unwrap().wait().unwrap();
     };
     (0..10).for_each(|_| put(&chunk(Some(1), &[b'a'; 200])));
-    put(&control_marker(1, 0, false, 0, 5));
+    put(&control_marker(&Marker {
+        producer_id: 1,
+        producer_epoch: 0,
+        is_commit: false,
+        coordinator_epoch: 0,
+        timestamp_ms: 5,
+    }));
     put(&chunk(None, b"\"kept\""));
     (0..10).for_each(|_| put(&chunk(Some(1), &[b'a'; 200])));
-    put(&control_marker(1, 0, false, 0, 5));
+    put(&control_marker(&Marker {
+        producer_id: 1,
+        producer_epoch: 0,
+        is_commit: false,
+        coordinator_epoch: 0,
+        timestamp_ms: 5,
+    }));
     let broker = Broker::open(&world, Arc::clone(&log), folder.path(), BrokerSettings::default());
     let broker = broker.unwrap();
     let jobs = Jobs::open(&world, Streams::of(&log, &broker), folder.path()).unwrap();

@@ -11,18 +11,21 @@ fn head(chunk: &[u8]) -> ChunkHead {
     ChunkHead::check(chunk).unwrap()
 }
 
-fn look(chunk: &[u8], from_delta: i32, timestamp_ms: i64, most: usize) -> TimesSeen {
-    look_at_times(chunk, &head(chunk), from_delta, timestamp_ms, most).unwrap()
+fn look(chunk: &[u8], from_delta: i32, timestamp_ms: i64, most: usize) -> TimeMatches {
+    search_times(chunk, &head(chunk), from_delta, timestamp_ms, most).unwrap()
 }
 
-fn by_reading(chunk: &[u8], from_delta: i32, timestamp_ms: i64) -> TimesSeen {
+fn by_reading(chunk: &[u8], from_delta: i32, timestamp_ms: i64) -> TimeMatches {
     let records = read(chunk).unwrap();
-    let times = records.iter().zip(0..).map(|(it, delta)| (delta, it.timestamp_ms));
-    let times: Vec<_> = times.filter(|it| it.0 >= from_delta).collect();
-    let first = times.iter().copied().find(|it| it.1 >= timestamp_ms);
+    let times = records
+        .iter()
+        .zip(0..)
+        .map(|(it, delta)| RecordTime { offset_delta: delta, timestamp_ms: it.timestamp_ms });
+    let times: Vec<_> = times.filter(|it| it.offset_delta >= from_delta).collect();
+    let first = times.iter().copied().find(|it| it.timestamp_ms >= timestamp_ms);
     // The first of several that are the largest.
-    let latest = times.iter().copied().rev().max_by_key(|it| it.1);
-    TimesSeen { first, latest }
+    let latest = times.iter().copied().rev().max_by_key(|it| it.timestamp_ms);
+    TimeMatches { first, latest }
 }
 
 proptest! {
@@ -51,8 +54,9 @@ fn gaps_between_offsets_are_walked() {
     let head = ChunkHead { bytes: CHUNK_HEAD_BYTES + 21, ..head(&chunk) };
     chunk.truncate(CHUNK_HEAD_BYTES);
     chunk.extend([record(0), record(4), record(9)].concat());
-    let seen = look_at_times(&chunk, &head, 1, 5, 0).unwrap();
-    assert_eq!(seen, TimesSeen { first: Some((9, 9)), latest: Some((9, 9)) });
+    let seen = search_times(&chunk, &head, 1, 5, 0).unwrap();
+    let last = RecordTime { offset_delta: 9, timestamp_ms: 9 };
+    assert_eq!(seen, TimeMatches { first: Some(last), latest: Some(last) });
     let plain = &chunk[CHUNK_HEAD_BYTES..];
     assert!(Records::new(&head, plain).all(|it| it.is_ok()));
 }
@@ -65,13 +69,14 @@ fn records_are_inflated_up_to_the_limit_alone() {
             builder.append(time_ms, None, Some(&[0; 1 << 20]), Headers::NONE).unwrap();
         }
         let chunk = builder.finish().unwrap();
-        let within = |time_ms: i64, most| look_at_times(&chunk, &head(&chunk), 0, time_ms, most);
+        let within = |time_ms: i64, most| search_times(&chunk, &head(&chunk), 0, time_ms, most);
         let limit_bytes = 4 << 20;
         assert_eq!(
             within(8, limit_bytes),
             Err(RecordsError::TooLarge { limit_bytes }),
             "{codec:?}: it comes after that"
         );
-        assert_eq!(within(8, 9 << 20).unwrap().first, Some((7, 8)), "{codec:?}");
+        let last = RecordTime { offset_delta: 7, timestamp_ms: 8 };
+        assert_eq!(within(8, 9 << 20).unwrap().first, Some(last), "{codec:?}");
     }
 }

@@ -7,7 +7,7 @@ use crate::Random;
 fn paged_bytes_are_those_of_a_vec_and_begin_at_a_block() {
     for seed in 0..200 {
         let mut random = Random::new(seed);
-        let (mut paged, mut model) = (Paged::default(), Vec::new());
+        let (mut paged, mut model) = (AlignedBuffer::default(), Vec::new());
         assert!(paged.is_empty());
         for _ in 0..40 {
             let most = [10, 5_000, 100_000][random.below(3) as usize];
@@ -47,7 +47,7 @@ fn paged_bytes_are_those_of_a_vec_and_begin_at_a_block() {
 
 #[test]
 fn what_comes_bit_by_bit_is_seldom_moved() {
-    let (mut paged, mut moves, mut at) = (Paged::default(), 0, std::ptr::null());
+    let (mut paged, mut moves, mut at) = (AlignedBuffer::default(), 0, std::ptr::null());
     for byte in 0..1_000_000_u32 {
         paged.extend_from_slice(&[byte as u8]);
         moves += u32::from(at != paged.as_ptr());

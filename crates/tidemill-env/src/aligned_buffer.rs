@@ -6,32 +6,32 @@
 //!                  └ a multiple of BLOCK_BYTES
 //! ```
 //!
-//! Invariant: all memory is initialised, so that room may be handed out as it is. What is in it then
-//! is left from before, and of the same owner.
+//! Invariant: all memory is initialised, so that room may be handed out as it is. Its content then
+//! is old data of the same owner.
 
 use std::ops::{Deref, DerefMut, Range};
 
-/// Places in files, in memory, and lengths: what every disk takes.
+/// The alignment of positions in files, addresses in memory and lengths that every disk accepts.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// A buffer that grows, and begins at a multiple of [`BLOCK_BYTES`] in memory.
 #[derive(Default)]
-pub struct Paged {
+pub struct AlignedBuffer {
     memory: Vec<u8>,
     /// Where the bytes begin in it.
     start: usize,
     length: usize,
 }
 
-impl Paged {
+impl AlignedBuffer {
     /// Bytes that it can have without growing.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.memory.len() - self.start
     }
 
-    /// Makes it longer by so many bytes; gives back where they are. What is in them is of no meaning:
-    /// they are to be written over.
+    /// Makes it longer by `bytes`, and returns the new range. Its content is undefined: write over
+    /// it.
     ///
     /// # Panics
     /// Panics if it would be longer than memory can be.
@@ -46,7 +46,8 @@ impl Paged {
         grown
     }
 
-    /// Gets memory for so many bytes, and some more: what comes bit by bit is not moved each time.
+    /// Gets memory for `bytes` or twice the capacity, so that small additions do not move it each
+    /// time.
     #[cold]
     fn move_to(&mut self, bytes: usize) {
         let capacity = bytes.max(self.capacity().saturating_mul(2));
@@ -71,13 +72,13 @@ impl Paged {
         self[grown].fill(0);
     }
 
-    /// Forgets what is behind so many bytes; memory is kept.
+    /// Shortens it to `bytes`; its memory is kept.
     pub fn truncate(&mut self, bytes: usize) {
         self.length = self.length.min(bytes);
     }
 }
 
-impl Deref for Paged {
+impl Deref for AlignedBuffer {
     type Target = [u8];
 
     #[inline]
@@ -86,14 +87,14 @@ impl Deref for Paged {
     }
 }
 
-impl DerefMut for Paged {
+impl DerefMut for AlignedBuffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.length]
     }
 }
 
-impl Clone for Paged {
+impl Clone for AlignedBuffer {
     /// Other memory begins at another place.
     fn clone(&self) -> Self {
         let mut clone = Self::default();
@@ -102,9 +103,9 @@ impl Clone for Paged {
     }
 }
 
-impl std::fmt::Debug for Paged {
+impl std::fmt::Debug for AlignedBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Paged").field("length", &self.length).finish_non_exhaustive()
+        f.debug_struct("AlignedBuffer").field("length", &self.length).finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,10 @@
-//! The way past the system's cache (`O_DIRECT`), for what is long and used once: to find memory in
-//! the cache and to copy there costs more than the disk's own work does.
+//! Direct I/O (`O_DIRECT`) for long data that is used once: the system's cache would take longer to
+//! find memory and to copy than the disk takes for its work.
 //!
-//! Invariant: what comes this way is what the other way would give; where a file system or a disk
-//! has no such way, the other one is taken.
+//! Invariant: both ways give the same bytes; where a file system or a disk has no direct I/O, the
+//! cache is used.
 
-use crate::{BLOCK_BYTES, Paged};
+use crate::{AlignedBuffer, BLOCK_BYTES};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     cell::RefCell,
@@ -21,17 +21,17 @@ use std::{
 /// So much goes this way at once.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// Less than this goes the other way: it is soon done, and may be read soon.
-pub(super) const PAST_BYTES_MIN: usize = BUFFER_BYTES / 2;
+pub(super) const DIRECT_BYTES_MIN: usize = BUFFER_BYTES / 2;
 
 /// Memory for so much.
-pub(super) fn buffer() -> Paged {
-    let mut buffer = Paged::default();
+pub(super) fn buffer() -> AlignedBuffer {
+    let mut buffer = AlignedBuffer::default();
     buffer.grow(BUFFER_BYTES);
     buffer
 }
 
 thread_local! {
-    static READ: RefCell<Paged> = RefCell::new(buffer());
+    static READ: RefCell<AlignedBuffer> = RefCell::new(buffer());
 }
 
 /// Opens a file once more, to be read or written this way.
@@ -39,21 +39,21 @@ pub(super) fn open(how: &mut OpenOptions, path: &Path) -> io::Result<File> {
     how.custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path)
 }
 
-/// Whether this is said of what cannot go this way: the file system takes the flag and nothing
-/// with it, or it wants larger blocks.
+/// True if the file system refuses direct I/O: it takes the flag and then fails each call, or it
+/// wants larger blocks.
 pub(super) fn is_refused(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
 }
 
 /// A file that may be read this way.
 #[derive(Default)]
-pub(super) struct PastCache(OnceLock<Option<File>>);
+pub(super) struct DirectReader(OnceLock<Option<File>>);
 
-impl PastCache {
+impl DirectReader {
     /// Reads from a place of `file` on: how much of `into` is filled. Less than all: the rest is
     /// for the other way.
     pub(super) fn read(&self, file: &File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        if into.len() < PAST_BYTES_MIN {
+        if into.len() < DIRECT_BYTES_MIN {
             return Ok(0);
         }
         let again = || {

@@ -1,7 +1,7 @@
 //! Inflating the records of a chunk, never beyond a limit.
 //!
 //! ```text
-//! codec ─▶ Output: │ seen │ not seen by the walk │ room ──▶   kept whole: what `inflate` returns
+//! codec ─▶ InflateOutput: │ seen │ not seen by the walk │ room ──▶   kept whole: what `inflate` returns
 //!                  └───── dropped when there is enough ─┘     walked: what `check_records` looks at
 //! ```
 //!
@@ -27,13 +27,13 @@ const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
 /// What each thread keeps from chunk to chunk: at most 5 MiB.
 #[derive(Default)]
-struct Kept {
-    zstd: zstd::Kept,
+struct ThreadBuffers {
+    zstd: zstd::Decompressor,
     walked: Vec<u8>,
 }
 
 thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
+    static KEPT: RefCell<ThreadBuffers> = RefCell::default();
 }
 
 /// How long this thread's buffer for walking is.
@@ -43,7 +43,7 @@ pub(super) fn kept_bytes() -> usize {
 }
 
 /// Where a codec writes to.
-pub(super) struct Output<'a> {
+pub(super) struct InflateOutput<'a> {
     bytes: &'a mut Vec<u8>,
     /// What of `bytes` is written.
     used: usize,
@@ -55,7 +55,7 @@ pub(super) struct Output<'a> {
     walked: usize,
 }
 
-impl Output<'_> {
+impl InflateOutput<'_> {
     /// Whether all of it is kept, as opposed to looked at.
     pub(super) fn is_kept(&self) -> bool {
         self.walk.is_none()
@@ -126,8 +126,8 @@ impl Output<'_> {
 fn run(
     codec: Codec,
     packed: &[u8],
-    output: &mut Output<'_>,
-    zstd: &mut zstd::Kept,
+    output: &mut InflateOutput<'_>,
+    zstd: &mut zstd::Decompressor,
 ) -> Result<(), RecordsError> {
     let done = match codec {
         Codec::None => Err(Unfit::Damaged("it is not compressed".to_owned())),
@@ -163,7 +163,7 @@ pub fn inflate<'a>(
         return Ok(body);
     }
     let mut output =
-        Output { bytes: scratch, used: 0, total: 0, limit_bytes, walk: None, walked: 0 };
+        InflateOutput { bytes: scratch, used: 0, total: 0, limit_bytes, walk: None, walked: 0 };
     let mut kept = KEPT.take();
     let done = run(codec, body, &mut output, &mut kept.zstd);
     KEPT.set(kept);
@@ -181,7 +181,8 @@ pub(super) fn walk(
 ) -> Result<(usize, usize), RecordsError> {
     let mut kept = KEPT.take();
     let (mut bytes, walk) = (std::mem::take(&mut kept.walked), Some(walk));
-    let mut output = Output { bytes: &mut bytes, used: 0, total: 0, limit_bytes, walk, walked: 0 };
+    let mut output =
+        InflateOutput { bytes: &mut bytes, used: 0, total: 0, limit_bytes, walk, walked: 0 };
     let done = run(codec, body, &mut output, &mut kept.zstd);
     let lengths = (output.total, output.used - output.walked);
     kept.zstd.trim();

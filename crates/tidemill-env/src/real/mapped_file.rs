@@ -1,4 +1,4 @@
-//! A file that is written through a memory map: Chimera's journal (`chimera.txt` III-C).
+//! A file that is written through a memory map: Chimera's journal (Chimera, section III-C3).
 //!
 //! ```text
 //! reserved and mapped ────────────────────────┐
@@ -8,8 +8,11 @@
 //! Reads are positioned reads: their errors come back as values. Invariants: only space that is
 //! really reserved is mapped; the file is cut only while it is not mapped.
 
-use super::{RealRead, map::Mapping, map::PAGE_BYTES};
-use crate::{DiskRead, PlacedFile};
+use super::{
+    RealRead,
+    mapping::{Mapping, PAGE_BYTES},
+};
+use crate::{DiskRead, RandomAccessFile};
 use rustix::{fs::FallocateFlags, io::Errno};
 use std::{
     io,
@@ -37,7 +40,7 @@ pub(super) struct MappedFile {
 }
 
 impl MappedFile {
-    /// What is in the file already is not mapped before it is reserved: it may have holes.
+    /// Existing bytes are not mapped before they are reserved: the file may have holes.
     pub(super) fn new(file: RealRead) -> Self {
         Self { file, mapped: RwLock::default(), beside: AtomicBool::new(false) }
     }
@@ -81,7 +84,7 @@ impl DiskRead for MappedFile {
     }
 }
 
-impl PlacedFile for MappedFile {
+impl RandomAccessFile for MappedFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_parts_at(offset, &[bytes])
     }

@@ -9,13 +9,13 @@
 //! same reason.
 
 use crate::records::{
-    record::{Fault, take_length},
+    record::{RecordFault, take_length},
     varint::{NoVarint, take_i32, take_i64},
 };
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum RecordPart {
     Head,
     Key,
     Value,
@@ -26,17 +26,17 @@ enum Part {
 }
 
 /// Why a part is not there.
-enum NoPart {
+enum PartError {
     /// The bytes end within it.
     Cut,
-    Wrong(Fault),
+    Wrong(RecordFault),
 }
 
-use NoPart::{Cut, Wrong};
+use PartError::{Cut, Wrong};
 
 /// The record, as far as it was walked.
 #[derive(Debug)]
-pub(super) struct Long {
+pub(super) struct LongRecord {
     /// All of it, with its length.
     pub(super) bytes: usize,
     pub(super) offset_delta: i32,
@@ -47,20 +47,20 @@ pub(super) struct Long {
     left: usize,
     /// Those of them that are passed over next.
     skip: usize,
-    part: Part,
+    part: RecordPart,
     headers_left: u32,
 }
 
-fn number(bytes: &mut &[u8]) -> Result<i32, NoPart> {
+fn number(bytes: &mut &[u8]) -> Result<i32, PartError> {
     take_i32(bytes).map_err(|why| match why {
         NoVarint::Cut => Cut,
-        NoVarint::Long => Wrong(Fault::Number),
+        NoVarint::Long => Wrong(RecordFault::Number),
     })
 }
 
-impl Long {
+impl LongRecord {
     /// Begins with the length, which must be there.
-    pub(super) fn begin(bytes: &mut &[u8], base_timestamp_ms: i64) -> Result<Self, Fault> {
+    pub(super) fn begin(bytes: &mut &[u8], base_timestamp_ms: i64) -> Result<Self, RecordFault> {
         let before = bytes.len();
         let left = take_length(bytes)?;
         Ok(Self {
@@ -71,13 +71,13 @@ impl Long {
             base_timestamp_ms,
             left,
             skip: 0,
-            part: Part::Head,
+            part: RecordPart::Head,
             headers_left: 0,
         })
     }
 
     /// Walks on. True: the record has ended. What is left of `bytes` is to come again, with more.
-    pub(super) fn walk(&mut self, bytes: &mut &[u8]) -> Result<bool, Fault> {
+    pub(super) fn walk(&mut self, bytes: &mut &[u8]) -> Result<bool, RecordFault> {
         loop {
             let passed = self.skip.min(bytes.len());
             *bytes = &bytes[passed..];
@@ -86,8 +86,8 @@ impl Long {
             if self.skip > 0 {
                 return Ok(false);
             }
-            if self.part == Part::End {
-                return if self.left == 0 { Ok(true) } else { Err(Fault::Rest) };
+            if self.part == RecordPart::End {
+                return if self.left == 0 { Ok(true) } else { Err(RecordFault::Rest) };
             }
             let shown = self.left.min(bytes.len());
             let mut window = &bytes[..shown];
@@ -98,65 +98,67 @@ impl Long {
                     self.left -= taken;
                 }
                 Err(Cut) if shown < self.left => return Ok(false),
-                Err(Cut) => return Err(Fault::Number),
+                Err(Cut) => return Err(RecordFault::Number),
                 Err(Wrong(fault)) => return Err(fault),
             }
         }
     }
 
     /// Takes the next part's numbers.
-    fn step(&mut self, bytes: &mut &[u8]) -> Result<(), NoPart> {
+    fn step(&mut self, bytes: &mut &[u8]) -> Result<(), PartError> {
         match self.part {
-            Part::Head => {
+            RecordPart::Head => {
                 match **bytes {
                     [0, ref rest @ ..] => *bytes = rest,
-                    [] if self.left == 0 => return Err(Wrong(Fault::Length)),
+                    [] if self.left == 0 => return Err(Wrong(RecordFault::Length)),
                     [] => return Err(Cut),
-                    _ => return Err(Wrong(Fault::Attributes)),
+                    _ => return Err(Wrong(RecordFault::Attributes)),
                 }
                 let delta_ms = take_i64(bytes).map_err(|why| match why {
                     NoVarint::Cut => Cut,
-                    NoVarint::Long => Wrong(Fault::Number),
+                    NoVarint::Long => Wrong(RecordFault::Number),
                 })?;
                 let timestamp_ms = self.base_timestamp_ms.checked_add(delta_ms);
-                self.timestamp_ms = timestamp_ms.ok_or(Wrong(Fault::Timestamp))?;
+                self.timestamp_ms = timestamp_ms.ok_or(Wrong(RecordFault::Timestamp))?;
                 self.offset_delta = number(bytes)?;
-                self.part = Part::Key;
+                self.part = RecordPart::Key;
             }
-            Part::Key => {
-                self.is_keyless = self.field(bytes, Fault::Key)?.is_none();
-                self.part = Part::Value;
+            RecordPart::Key => {
+                self.is_keyless = self.field(bytes, RecordFault::Key)?.is_none();
+                self.part = RecordPart::Value;
             }
-            Part::Value => {
-                self.field(bytes, Fault::Value)?;
-                self.part = Part::Count;
+            RecordPart::Value => {
+                self.field(bytes, RecordFault::Value)?;
+                self.part = RecordPart::Count;
             }
-            Part::Count => {
+            RecordPart::Count => {
                 let shown = bytes.len();
                 let count = u32::try_from(number(bytes)?);
-                self.headers_left = count.map_err(|_| Wrong(Fault::Headers))?;
+                self.headers_left = count.map_err(|_| Wrong(RecordFault::Headers))?;
                 let left = self.left - (shown - bytes.len());
                 if self.headers_left as usize > left / 2 {
-                    return Err(Wrong(Fault::Headers));
+                    return Err(Wrong(RecordFault::Headers));
                 }
-                self.part = if self.headers_left == 0 { Part::End } else { Part::HeaderKey };
+                self.part =
+                    if self.headers_left == 0 { RecordPart::End } else { RecordPart::HeaderKey };
             }
-            Part::HeaderKey => {
-                self.field(bytes, Fault::Headers)?.ok_or(Wrong(Fault::HeaderKey))?;
-                self.part = Part::HeaderValue;
+            RecordPart::HeaderKey => {
+                self.field(bytes, RecordFault::Headers)?.ok_or(Wrong(RecordFault::HeaderKey))?;
+                self.part = RecordPart::HeaderValue;
             }
-            Part::HeaderValue => {
-                self.field(bytes, Fault::Headers)?;
+            RecordPart::HeaderValue => {
+                self.field(bytes, RecordFault::Headers)?;
                 self.headers_left -= 1;
-                self.part = if self.headers_left == 0 { Part::End } else { Part::HeaderKey };
+                self.part =
+                    if self.headers_left == 0 { RecordPart::End } else { RecordPart::HeaderKey };
             }
-            Part::End => {}
+            RecordPart::End => {}
         }
         Ok(())
     }
 
     /// The length of a field, whose bytes are passed over; none if there is no field.
-    fn field(&mut self, bytes: &mut &[u8], fault: Fault) -> Result<Option<usize>, NoPart> {
+    fn field(&mut self, bytes: &mut &[u8], fault: RecordFault) -> Result<Option<usize>, PartError> {
         let shown = bytes.len();
         let length = number(bytes)?;
         let left = self.left - (shown - bytes.len());

@@ -3,15 +3,15 @@
 //! Invariant: a power cut keeps a synced sector as it was synced, and of an unsynced one either
 //! the old bytes or the new ones; sectors are independent of each other.
 
-use super::{FileData, Refused, SimDisk, SimFile, State, is_the_one};
-use crate::{DiskLock, FileSystem, PlacedFile, Random};
+use super::{FaultCounts, FileData, SimDisk, SimDiskState, SimFile, is_the_one};
+use crate::{DiskLock, FileSystem, Random, RandomAccessFile};
 use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-/// What a power cut keeps whole, in bytes.
+/// The unit that a power cut keeps whole, in bytes.
 const SECTOR: usize = 512;
 
 fn sectors(length: usize) -> usize {
@@ -24,7 +24,7 @@ fn sector(bytes: &[u8], index: usize) -> &[u8] {
     &bytes[start..(start + SECTOR).min(bytes.len())]
 }
 
-/// Copies one sector from what was written to what is durable.
+/// Copies one sector from the written to the durable bytes.
 fn keep(file: &mut FileData, index: usize) {
     let bytes = sector(&file.data, index);
     let start = index * SECTOR;
@@ -34,7 +34,7 @@ fn keep(file: &mut FileData, index: usize) {
     file.durable[start..start + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Sectors whose durable bytes are not what readers see.
+/// The sectors whose durable bytes differ from the written ones.
 fn unsynced(file: &FileData) -> Vec<usize> {
     (0..sectors(file.data.len()))
         .filter(|it| sector(&file.data, *it) != sector(&file.durable, *it))
@@ -89,14 +89,14 @@ impl Drop for SimLock {
 }
 
 impl SimDisk {
-    /// From now on all files together have at most `bytes` bytes; what is there stays.
+    /// Bounds the bytes of all files together from now on; existing files stay.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes;
     }
 
-    /// Whether a write finds room and only the sync says that there is none, and drops what was
-    /// written, as file systems do that look for room late, or far away.
-    pub fn tell_late(&self, late: bool) {
+    /// With `late`, a write to a full disk succeeds, and the sync fails and drops its bytes, as on
+    /// file systems that allocate late, or on remote ones.
+    pub fn report_full_late(&self, late: bool) {
         self.state().tells_late = late;
     }
 
@@ -106,9 +106,9 @@ impl SimDisk {
         self.state().used()
     }
 
-    /// How often it has refused something.
+    /// Counts of the injected faults so far.
     #[must_use]
-    pub fn refused(&self) -> Refused {
+    pub fn refused(&self) -> FaultCounts {
         self.state().refused
     }
 
@@ -139,7 +139,7 @@ impl SimDisk {
         Ok(())
     }
 
-    pub(super) fn place(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+    pub(super) fn place(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
         let mut state = self.alive()?;
         let file = match state.find(path) {
             Ok(file) => file,
@@ -166,12 +166,12 @@ impl SimDisk {
     }
 }
 
-impl State {
+impl SimDiskState {
     fn used(&self) -> u64 {
         self.names.values().map(|file| self.files[file].data.len() as u64).sum()
     }
 
-    /// Whether the disk has room for so many more bytes.
+    /// Checks that the disk has room for `more` bytes.
     pub(super) fn room(&mut self, more: u64) -> io::Result<()> {
         if self.tells_late || more == 0 || !self.is_over(more) {
             return Ok(());
@@ -180,7 +180,7 @@ impl State {
         Err(full())
     }
 
-    /// How many bytes it has room for.
+    /// The free bytes.
     pub(super) fn left(&self) -> usize {
         usize::try_from(self.capacity.saturating_sub(self.used())).unwrap_or(usize::MAX)
     }
@@ -218,7 +218,7 @@ fn synced(file: &mut FileData) {
     written.collect::<Vec<_>>().into_iter().for_each(|it| keep(file, it));
 }
 
-/// A sync of one file failed: what it should have made durable never will be.
+/// Applies a failed sync to a file: its unsynced bytes never become durable.
 fn gave_up(file: &mut FileData) {
     let lost = unsynced(file);
     file.dropped.extend(lost);
@@ -261,7 +261,7 @@ impl FileSystem for SimFile {
     }
 }
 
-impl PlacedFile for SimFile {
+impl RandomAccessFile for SimFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.live()?;
         let outcome = state.operate();

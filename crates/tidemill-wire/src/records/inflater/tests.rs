@@ -191,7 +191,7 @@ fn walked_memory(
 ) -> (usize, Result<(), RecordsError>) {
     let (head, _) = chunk_of(codec, 1, body);
     let (mut bytes, mut walk) = (Vec::new(), Walk::new(&head, limit.record_bytes_max));
-    let mut output = Output {
+    let mut output = InflateOutput {
         bytes: &mut bytes,
         used: 0,
         total: 0,
@@ -199,7 +199,7 @@ fn walked_memory(
         walk: Some(&mut walk),
         walked: 0,
     };
-    let mut kept = zstd::Kept::default();
+    let mut kept = zstd::Decompressor::default();
     let done = run(codec, body, &mut output, &mut kept);
     assert!(kept.bytes() <= 9 * MEGABYTE, "{codec:?}");
     (bytes.capacity(), done)
@@ -237,7 +237,7 @@ fn many_records_are_walked_in_little_memory() {
         assert_eq!(both_ways(codec, 70_000, &body).unwrap().len(), all.len());
         let (head, _) = chunk_of(codec, 70_000, &body);
         let (mut bytes, mut walk) = (Vec::new(), Walk::new(&head, MEGABYTE));
-        let mut output = Output {
+        let mut output = InflateOutput {
             bytes: &mut bytes,
             used: 0,
             total: 0,
@@ -245,7 +245,7 @@ fn many_records_are_walked_in_little_memory() {
             walk: Some(&mut walk),
             walked: 0,
         };
-        run(codec, &body, &mut output, &mut zstd::Kept::default()).unwrap();
+        run(codec, &body, &mut output, &mut zstd::Decompressor::default()).unwrap();
         assert!(bytes.capacity() <= MEGABYTE, "{codec:?}: {}", bytes.capacity());
     }
 }

@@ -20,7 +20,7 @@ const DIGITS: usize = 8;
 /// The file is not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its checksum is not that of what it says")]
-pub struct Unsealed;
+pub struct BrokenSeal;
 
 /// A JSON object with its checksum. What is no object, or an empty one, stays as it is.
 #[must_use]
@@ -37,7 +37,7 @@ pub fn seal(json: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// The checksum is that of something else.
-pub fn unseal(bytes: &[u8]) -> Result<Vec<u8>, Unsealed> {
+pub fn unseal(bytes: &[u8]) -> Result<Vec<u8>, BrokenSeal> {
     let parts = bytes.strip_suffix(END).and_then(|it| it.split_last_chunk::<DIGITS>());
     let Some((body, digits)) =
         parts.and_then(|(it, digits)| Some((it.strip_suffix(LABEL)?, digits)))
@@ -46,7 +46,7 @@ pub fn unseal(bytes: &[u8]) -> Result<Vec<u8>, Unsealed> {
     };
     let said = std::str::from_utf8(digits).ok().and_then(|it| u32::from_str_radix(it, 16).ok());
     if said != Some(crc32c(body)) {
-        return Err(Unsealed);
+        return Err(BrokenSeal);
     }
     Ok([body, b"}"].concat())
 }

@@ -1,7 +1,7 @@
-//! A file that is appended to: what is long, and nobody is about to read, past the system's cache.
+//! A file to append to. Long data that is not read soon goes past the system's cache (`O_DIRECT`).
 //!
 //! ```text
-//! bytes   │ to the next block │ blocks ………………………………………………………………………………………… │ what is left │
+//! bytes   │ to the next block │ blocks ………………………………………………………………………………………… │ rest         │
 //! written │ through the cache │ past it, from where they are, or a buffer at a time │ through it   │
 //! ```
 //!
@@ -10,8 +10,8 @@
 //!
 //! Invariant: no block is written both ways, so neither way has to wait for the other.
 
-use super::past_cache::{self, BUFFER_BYTES, PAST_BYTES_MIN};
-use crate::{BLOCK_BYTES, DiskFile, Paged};
+use super::direct_io::{self, BUFFER_BYTES, DIRECT_BYTES_MIN};
+use crate::{AlignedBuffer, BLOCK_BYTES, DiskFile};
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
@@ -22,32 +22,32 @@ use std::{
 pub(super) struct RealFile {
     file: File,
     path: PathBuf,
-    past: Past,
+    direct: DirectPath,
 }
 
 /// The way past the cache.
-enum Past {
+enum DirectPath {
     /// Nothing went there yet.
     Unknown,
     /// The file system has none.
     No,
     /// With a buffer, once one is needed.
-    Open(File, Option<Paged>),
+    Open(File, Option<AlignedBuffer>),
 }
 
 impl RealFile {
     pub(super) fn new(file: File, path: PathBuf) -> Self {
-        Self { file, path, past: Past::Unknown }
+        Self { file, path, direct: DirectPath::Unknown }
     }
 
     /// Writes whole blocks at a place past the cache: how much of them. Less than all: the rest is
     /// for the other way.
     fn append_blocks(&mut self, mut at: u64, blocks: &[u8]) -> io::Result<usize> {
-        if let Past::Unknown = self.past {
-            let file = past_cache::open(OpenOptions::new().write(true), &self.path);
-            self.past = file.map_or(Past::No, |file| Past::Open(file, None));
+        if let DirectPath::Unknown = self.direct {
+            let file = direct_io::open(OpenOptions::new().write(true), &self.path);
+            self.direct = file.map_or(DirectPath::No, |file| DirectPath::Open(file, None));
         }
-        let Past::Open(file, buffer) = &mut self.past else { return Ok(0) };
+        let DirectPath::Open(file, buffer) = &mut self.direct else { return Ok(0) };
         let is_in_place = blocks.as_ptr().addr().is_multiple_of(BLOCK_BYTES);
         let most = if is_in_place { blocks.len().max(1) } else { BUFFER_BYTES };
         let mut written = 0;
@@ -55,16 +55,16 @@ impl RealFile {
             let done = if is_in_place {
                 file.write_all_at(part, at)
             } else {
-                let block = &mut buffer.get_or_insert_with(past_cache::buffer)[..part.len()];
+                let block = &mut buffer.get_or_insert_with(direct_io::buffer)[..part.len()];
                 block.copy_from_slice(part);
                 file.write_all_at(block, at)
             };
             match done {
                 Ok(()) => {}
-                Err(error) if past_cache::is_refused(&error) => {
+                Err(error) if direct_io::is_refused(&error) => {
                     // A part of this one may be there, and what is appended next begins with it.
                     self.file.set_len(at)?;
-                    self.past = Past::No;
+                    self.direct = DirectPath::No;
                     return Ok(written);
                 }
                 Err(error) => return Err(error),
@@ -81,8 +81,8 @@ impl DiskFile for RealFile {
         self.file.write_all(bytes)
     }
 
-    fn append_past_cache(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.len() < PAST_BYTES_MIN {
+    fn append_direct(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() < DIRECT_BYTES_MIN {
             return self.append(bytes);
         }
         let end = self.length()?;

@@ -36,7 +36,7 @@ pub struct ProduceCounts {
 /// be read. Of a version that is not known only the head is looked at.
 #[must_use]
 pub fn count_produce(content: &[u8]) -> Option<ProduceCounts> {
-    let mut rest = Rest(content);
+    let mut rest = ByteCursor(content);
     let (key, version) = (rest.short()?, rest.short()?);
     let mut counts = ProduceCounts::default();
     // The correlation id.
@@ -81,9 +81,9 @@ pub fn count_produce(content: &[u8]) -> Option<ProduceCounts> {
 }
 
 /// What is not looked at yet.
-struct Rest<'a>(&'a [u8]);
+struct ByteCursor<'a>(&'a [u8]);
 
-impl Rest<'_> {
+impl ByteCursor<'_> {
     fn skip(&mut self, bytes: usize) -> Option<()> {
         self.0 = self.0.get(bytes..)?;
         Some(())

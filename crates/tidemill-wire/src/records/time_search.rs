@@ -6,47 +6,53 @@
 use super::{
     RecordsError,
     check::Walk,
-    inflate::{codec, walk},
+    inflater::{codec, walk},
 };
 use crate::chunk::{CHUNK_HEAD_BYTES, ChunkHead, Codec};
 
 #[cfg(test)]
 mod tests;
 
-/// A record's offset delta, and its timestamp in milliseconds since 1970.
-type Timed = (i32, i64);
+/// The time of a record in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordTime {
+    /// The record's offset, from the chunk's base offset on.
+    pub offset_delta: i32,
+    /// The record's timestamp, in milliseconds since 1970.
+    pub timestamp_ms: i64,
+}
 
 /// Records of a chunk by their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimesSeen {
-    /// The first with the time that is looked for, or a later one: its offset delta, and its
-    /// timestamp in milliseconds since 1970.
-    pub first: Option<(i32, i64)>,
-    /// The first with the largest time.
-    pub latest: Option<(i32, i64)>,
+pub struct TimeMatches {
+    /// The first record with the wanted time or a later one.
+    pub first: Option<RecordTime>,
+    /// The first record with the largest time.
+    pub latest: Option<RecordTime>,
 }
 
 /// What is looked for, and what of it was seen.
 #[derive(Debug)]
-pub(super) struct Times {
+pub(super) struct TimeSearch {
     from_delta: i32,
     timestamp_ms: i64,
     /// All records have this time, whatever they say.
     append_time_ms: Option<i64>,
-    seen: TimesSeen,
+    seen: TimeMatches,
 }
 
-impl Times {
+impl TimeSearch {
     #[inline]
     pub(super) fn see(&mut self, delta: i32, timestamp_ms: i64) {
         if delta < self.from_delta {
             return;
         }
-        let timed: Timed = (delta, self.append_time_ms.unwrap_or(timestamp_ms));
-        if self.seen.first.is_none() && timed.1 >= self.timestamp_ms {
+        let timestamp_ms = self.append_time_ms.unwrap_or(timestamp_ms);
+        let timed = RecordTime { offset_delta: delta, timestamp_ms };
+        if self.seen.first.is_none() && timestamp_ms >= self.timestamp_ms {
             self.seen.first = Some(timed);
         }
-        if self.seen.latest.is_none_or(|it| timed.1 > it.1) {
+        if self.seen.latest.is_none_or(|it| timestamp_ms > it.timestamp_ms) {
             self.seen.latest = Some(timed);
         }
     }
@@ -57,19 +63,19 @@ impl Times {
 ///
 /// # Errors
 /// The records do not read, or they inflate to more, and the time is not that of one before that.
-pub fn look_at_times(
+pub fn search_times(
     chunk: &[u8],
     head: &ChunkHead,
     from_delta: i32,
     timestamp_ms: i64,
     inflated_bytes_max: usize,
-) -> Result<TimesSeen, RecordsError> {
+) -> Result<TimeMatches, RecordsError> {
     let codec = codec(head)?;
     let body = chunk.get(CHUNK_HEAD_BYTES..head.bytes).unwrap_or_default();
     let append_time_ms = head.is_log_append_time().then_some(head.max_timestamp_ms);
     let mut records = Walk::new(head, usize::MAX);
-    let seen = TimesSeen::default();
-    records.times = Some(Times { from_delta, timestamp_ms, append_time_ms, seen });
+    let seen = TimeMatches::default();
+    records.times = Some(TimeSearch { from_delta, timestamp_ms, append_time_ms, seen });
     let walked = match codec {
         Codec::None => records.feed(body).map(|bytes| body.len() - bytes),
         packed => walk(packed, body, inflated_bytes_max, &mut records).map(|(_, rest)| rest),

@@ -1,11 +1,11 @@
-//! Memory that is a file: what a write to it costs is a copy, and no call of the system.
+//! A memory map of a file: a write is a copy, and no system call.
 //!
-//! Invariant: nothing is written outside the mapping, and whoever owns one never makes its file
-//! shorter while it lives.
+//! Invariant: nothing is written outside the mapping, and its owner never makes the file shorter
+//! while it lives.
 //!
-//! A page that the system cannot bring in when it is written to ends the process (`SIGBUS`): the
-//! disk failed, or there is no room behind a file that was not reserved. [`Mapping::prepare`]
-//! brings pages in beforehand, and there the same is an error that is returned.
+//! If the system cannot bring in a page at a write, the process ends (`SIGBUS`): the disk failed,
+//! or there is no room behind a file that was not reserved. [`Mapping::prepare`] brings pages in
+//! beforehand, and returns such a failure as an error.
 #![expect(unsafe_code, reason = "maps files; the rest of this crate sees none of it")]
 
 use rustix::{
@@ -14,7 +14,7 @@ use rustix::{
 };
 use std::{ffi::c_void, fs::File, io, ptr, ptr::NonNull};
 
-/// What is brought in and written back as a whole, at the least.
+/// The unit in which the system brings in and writes back, at least.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// A file from its start on, in memory.
