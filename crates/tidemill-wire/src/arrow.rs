@@ -1,19 +1,19 @@
-//! Arrow IPC from outside: what is refused before its decoder sees it.
+//! Checks of Arrow IPC from outside, before its decoder sees it: compressed bodies are refused.
 //!
-//! The decoder takes memory for as much as a compressed body says that it has, before it unpacks a
-//! byte, and memory that is not there ends the process. Whether the decoder knows a compression at
-//! all depends on how the program was built, so it is the heads of messages that are looked at.
+//! The decoder allocates as much as a compressed body claims before it unpacks a byte, and a failed
+//! allocation ends the process. The features of the build decide which compressions the decoder
+//! knows, so the check reads the heads of messages.
 
 use arrow_ipc::{CompressionType, Message, root_as_message};
 
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// What a file begins with, and, without the zeros, ends with.
+/// The first bytes of a file, and, without the zeros, its last ones.
 const MAGIC: &[u8; 8] = b"ARROW1\0\0";
 
 /// Refuses a message with a compressed body.
 ///
 /// # Errors
-/// It has one; by what it is compressed, in words.
+/// The body is compressed; the message names the compression.
 pub fn refuse_compressed(message: Message<'_>) -> Result<(), String> {
     let dictionary = message.header_as_dictionary_batch().and_then(|it| it.data());
     let batch = message.header_as_record_batch().or(dictionary);

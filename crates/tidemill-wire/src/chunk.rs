@@ -2,7 +2,7 @@
 //! records in it stay as they are.
 //!
 //! ```text
-//!  0 base offset i64 │ 8 length i32 of what follows │ 12 leader epoch i32 │ 16 magic 2 │ 17 crc u32
+//!  0 base offset i64 │ 8 length i32 of the rest │ 12 leader epoch i32 │ 16 magic 2 │ 17 crc u32
 //! 21 attributes i16 │ 23 last offset delta i32 │ 27 base timestamp i64 │ 35 max timestamp i64
 //! 43 producer id i64 │ 51 producer epoch i16 │ 53 base sequence i32 │ 57 record count i32 │ 61 records
 //! ```
@@ -10,8 +10,8 @@
 //! All numbers are big-endian. The CRC-32C covers everything from the attributes on: so the base
 //! offset and the leader epoch can be stamped without touching it.
 //!
-//! Invariants: no bytes make [`ChunkHead::read`] panic or allocate; what [`ChunkHead::check`]
-//! accepted has as many offsets as records.
+//! Invariants: no bytes make [`ChunkHead::read`] panic or allocate; a chunk that
+//! [`ChunkHead::check`] accepts has as many offsets as records.
 
 use crc_fast::CrcAlgorithm;
 pub use tidemill_types::LeaderEpoch;
@@ -34,7 +34,7 @@ pub(crate) const TRANSACTIONAL: i16 = 0x10;
 /// The flag of a marker in the attributes.
 pub(crate) const CONTROL: i16 = 0x20;
 
-/// How the records of a chunk are compressed. The numbers are those in the attributes.
+/// The compression of a chunk's records. The numbers are those in the attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// Not at all.
@@ -74,7 +74,7 @@ pub struct ChunkHead {
     pub producer_epoch: i16,
     /// Sequence number of the first record; -1 if none.
     pub base_sequence: i32,
-    /// How many records, as the chunk says.
+    /// The number of records that the chunk claims.
     pub record_count: i32,
 }
 
@@ -101,9 +101,9 @@ pub enum ChunkError {
     /// The checksum is not that of the bytes.
     #[error("the chunk's CRC-32C is {said:08x}, that of its bytes {is:08x}")]
     Crc {
-        /// What the chunk says.
+        /// The checksum in the chunk.
         said: u32,
-        /// What its bytes have.
+        /// The checksum of its bytes.
         is: u32,
     },
     /// Record count and offsets do not belong together, or are impossible.
@@ -187,12 +187,12 @@ impl ChunkHead {
         })
     }
 
-    /// Reads the head of a chunk that a producer sent and checks all that can be checked without
-    /// looking at the records: `bytes` is exactly one chunk, its checksum is right, and count,
-    /// offsets, compression and producer make sense.
+    /// Reads and checks the head of a chunk from a producer: `bytes` is exactly one chunk, its
+    /// checksum is right, and count, offsets, compression and producer make sense. The records are
+    /// not read.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first check that fails.
     pub fn check(bytes: &[u8]) -> Result<Self, ChunkError> {
         let head = Self::read(bytes)?;
         if bytes.len() > head.bytes {
@@ -228,7 +228,7 @@ impl ChunkHead {
         Ok(())
     }
 
-    /// How the records are compressed.
+    /// The compression of the records.
     ///
     /// # Errors
     /// The codec is not known.
@@ -243,19 +243,19 @@ impl ChunkHead {
         }
     }
 
-    /// Whether timestamps are those of the append, not the producer's.
+    /// True if timestamps are those of the append, not the producer's.
     #[must_use]
     pub fn is_log_append_time(&self) -> bool {
         self.attributes & LOG_APPEND_TIME != 0
     }
 
-    /// Whether the records are of a transaction.
+    /// True if the records are of a transaction.
     #[must_use]
     pub fn is_transactional(&self) -> bool {
         self.attributes & TRANSACTIONAL != 0
     }
 
-    /// Whether the one record is a transaction's marker.
+    /// True if the one record is a transaction's marker.
     #[must_use]
     pub fn is_control(&self) -> bool {
         self.attributes & CONTROL != 0
@@ -298,8 +298,8 @@ pub fn stamp(chunk: &mut [u8], base_offset: i64, leader_epoch: LeaderEpoch) {
     }
 }
 
-/// Sets the timestamp type to that of the append and the largest timestamp to `now_ms`, and mends
-/// the CRC: what a stream with append timestamps does to each chunk. The chunk was checked before.
+/// Sets the timestamp type to that of the append and the largest timestamp to `now_ms`, and repairs
+/// the CRC. A stream with append timestamps does this to each chunk. The chunk was checked before.
 pub fn stamp_append_time(chunk: &mut [u8], now_ms: i64) {
     if chunk.len() >= CHUNK_HEAD_BYTES {
         chunk[22] |= LOG_APPEND_TIME as u8;
@@ -309,8 +309,8 @@ pub fn stamp_append_time(chunk: &mut [u8], now_ms: i64) {
     }
 }
 
-/// Sets the largest timestamp to what it is, `latest_ms`, and mends the CRC: for a chunk whose
-/// producer said another. The chunk was checked before.
+/// Sets the largest timestamp to `latest_ms` and repairs the CRC, for a chunk whose producer
+/// claimed another. The chunk was checked before.
 pub fn stamp_max_time(chunk: &mut [u8], latest_ms: i64) {
     if chunk.len() >= CHUNK_HEAD_BYTES {
         chunk[35..43].copy_from_slice(&latest_ms.to_be_bytes());
@@ -319,10 +319,10 @@ pub fn stamp_max_time(chunk: &mut [u8], latest_ms: i64) {
     }
 }
 
-/// Whether a stored chunk is the one its reference tells of: head and checksum.
+/// Checks the head and the checksum of a stored chunk.
 ///
 /// # Errors
-/// Its head or its checksum is not.
+/// One of them is wrong.
 pub fn verify(chunk: &[u8]) -> Result<ChunkHead, ChunkError> {
     let head = ChunkHead::read(chunk)?;
     let is = crc32c(&chunk[CRC_FROM..head.bytes]);

@@ -1,7 +1,7 @@
-//! LZ4 of link buffers: off, always, or only where it pays (Neptune 3.2.5).
+//! LZ4 of link buffers: off, always, or only where it pays (Neptune, section 3.2.5).
 //!
-//! Selective compression judges a buffer by a sample of it: compressing a buffer only to throw the
-//! result away costs what it was to save.
+//! Selective compression judges a buffer by a sample: compressing all of it in vain would cost more
+//! than it saves.
 
 use tidemill_types::{job::CompressionSpec, limits::FRAME_BYTES_MAX};
 
@@ -36,7 +36,7 @@ impl Compressor {
         Self { policy, scratch: Vec::new() }
     }
 
-    /// Whether this policy ever compresses.
+    /// True if this policy never compresses.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.policy == CompressionSpec::Off

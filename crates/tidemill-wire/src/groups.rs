@@ -1,4 +1,5 @@
-//! What the coordinator of consumer groups stores, and what it reads of a member's metadata.
+//! Records of the coordinator of consumer groups, and the part of a member's metadata that it
+//! reads.
 //!
 //! ```text
 //! group:     version │ generation │ protocol type, protocol │ leader │ since │ members
@@ -27,11 +28,12 @@ pub const OFFSET_VERSION: u8 = 1;
 pub struct GroupRecord {
     /// [`GROUP_VERSION`].
     pub version: u8,
-    /// How often members were given partitions, or the group became empty.
+    /// The generation: it grows with each assignment of partitions, and when the group becomes
+    /// empty.
     pub generation: i32,
-    /// What kind of members it has; none: it never had any.
+    /// The kind of its members; none: it never had any.
     pub protocol_type: Option<String>,
-    /// How partitions are assigned.
+    /// The assignment protocol.
     pub protocol: Option<String>,
     /// The member that assigns.
     pub leader: Option<String>,
@@ -48,17 +50,17 @@ pub struct MemberRecord {
     pub id: String,
     /// The id that the member's own configuration gives, if it is a static one. (KIP-345.)
     pub instance: Option<String>,
-    /// Who it is, by its own account.
+    /// The name the client gives itself.
     pub client_id: String,
     /// Where from.
     pub client_host: String,
-    /// How long it may be silent, in milliseconds.
+    /// The longest silence before it is removed, in milliseconds.
     pub session_ms: u32,
-    /// How long it may take to rejoin, in milliseconds.
+    /// The time it has to rejoin, in milliseconds.
     pub rebalance_ms: u32,
     /// Protocols that it knows, best first, with its metadata for each.
     pub protocols: Vec<(String, Vec<u8>)>,
-    /// What it was assigned.
+    /// Its assignment.
     pub assignment: Vec<u8>,
 }
 
@@ -75,7 +77,7 @@ pub struct OffsetRecord {
     pub topic_id: [u8; 16],
     /// When it was committed: milliseconds of the node's running time.
     pub since_ms: u64,
-    /// What the client wrote to it.
+    /// The client's own text.
     pub metadata: String,
 }
 
@@ -121,7 +123,7 @@ impl OffsetRecord {
     }
 }
 
-/// What an offset is committed for.
+/// The key of a committed offset.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OffsetKey {
     /// The group's id, at most 65,535 bytes.

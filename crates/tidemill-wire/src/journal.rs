@@ -13,7 +13,7 @@ const HEAD: usize = 8;
 /// Why reading stopped before the end of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// The last record is not whole: what a crash while appending leaves.
+    /// The last record is not whole: a crash cut the append short.
     #[error("torn record at byte {0}")]
     TornTail(usize),
     /// A record is damaged although others follow it.
@@ -22,7 +22,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Whether cutting the file there loses nothing that was ever whole.
+    /// True if cutting the file at the error loses no whole record.
     #[must_use]
     pub fn is_torn_tail(&self) -> bool {
         matches!(self, Self::TornTail(_))

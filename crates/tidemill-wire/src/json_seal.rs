@@ -1,5 +1,5 @@
-//! Small JSON files that a flipped bit must not change: an object whose last member is the CRC-32C of
-//! what stands before it.
+//! Small JSON files that a flipped bit must not change: an object whose last member is the CRC-32C
+//! of the bytes before it.
 //!
 //! ```text
 //! {"held":4,"offsets":[7]}  ─seal─▶  {"held":4,"offsets":[7],"crc32c":"89edb6bc"}
@@ -10,19 +10,19 @@
 
 use crate::chunk::crc32c;
 
-/// What stands between what is sealed and its checksum.
+/// The text between the object's members and their checksum.
 const LABEL: &[u8] = b",\"crc32c\":\"";
 /// Behind the checksum.
 const END: &[u8] = b"\"}";
 /// Digits of the checksum.
 const DIGITS: usize = 8;
 
-/// The file is not what was written.
+/// The file's checksum is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its checksum is not that of what it says")]
 pub struct BrokenSeal;
 
-/// A JSON object with its checksum. What is no object, or an empty one, stays as it is.
+/// A JSON object with its checksum. Other values and the empty object stay as they are.
 #[must_use]
 pub fn seal(json: &[u8]) -> Vec<u8> {
     let Some(body) = json.trim_ascii_end().strip_suffix(b"}") else { return json.to_vec() };
@@ -68,7 +68,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any bit, also one of the seal: it is told, or what was sealed is as it was.
+        /// A flipped bit, also one of the seal, is found or leaves the content as it was.
         #[test]
         fn a_flipped_bit_changes_nothing(text in "[a-z\"{}:, ]{0,40}", at: prop::sample::Index, bit in 0..8_u8) {
             let json = serde_json::to_vec_pretty(&serde_json::json!({ "text": text, "n": 4 })).expect("JSON");

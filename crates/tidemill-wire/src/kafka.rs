@@ -1,19 +1,19 @@
 //! The Kafka protocol: messages, heads, error codes, frames.
 //!
 //! ```text
-//! frame: length i32 of what follows │ request head │ request          one request
-//!        length i32 of what follows │ response head │ response        its answer
+//! frame: length i32 of the rest │ request head │ request              one request
+//!        length i32 of the rest │ response head │ response            its answer
 //! head:  api key i16, version i16, correlation id i32, client id       of a request
 //!        correlation id i32                                            of a response
 //! ```
 //!
 //! Messages are generated from Kafka's own schemas by the crate `kacrab-protocol`; this module is
 //! the only place that names it, so that another codec could take its place. Its readers take
-//! strings and bytes out of the frame without copying and never allocate from a length that they
-//! were told: they go by what is left of the frame.
+//! strings and bytes out of the frame without copying and never allocate by a length that a message
+//! claims, but by the rest of the frame.
 //!
-//! Invariants: no bytes panic or allocate more than a small multiple of their own length;
-//! a message is only read in a version that is asked for and known.
+//! Invariants: no bytes panic or allocate more than a small multiple of their own length; a message
+//! is only read in a version that is asked for and known.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 pub use kacrab_protocol::{
@@ -59,15 +59,15 @@ pub trait Message: Sized {
     /// Appends it to `into`.
     ///
     /// # Errors
-    /// The version is not known, or cannot say what is to be said.
+    /// The version is not known, or has no field for a value that is set.
     fn write(&self, into: &mut BytesMut, version: i16) -> Result<(), MessageError>;
 }
 
-/// A request, and what answers it.
+/// A request, with the type of its answer.
 pub trait Request: Message {
     /// Which request.
     const KEY: ApiKey;
-    /// What answers it.
+    /// The answer's type.
     type Response: Message;
 }
 
@@ -78,9 +78,9 @@ pub struct RequestHead {
     pub key: i16,
     /// In which version.
     pub version: i16,
-    /// What the answer repeats.
+    /// The number that the answer repeats.
     pub correlation_id: i32,
-    /// Who asks, by its own account.
+    /// The name the client gives itself.
     pub client_id: Option<KafkaString>,
 }
 
@@ -122,8 +122,8 @@ impl RequestHead {
     }
 }
 
-/// Writes the length of what follows the first four bytes into them; `more` bytes follow that are
-/// not in `frame`. None: it is longer than a frame can say.
+/// Writes the frame's length into its first four bytes; `more` bytes follow that are not in
+/// `frame`. None if the length does not fit.
 #[must_use]
 pub fn end_frame(frame: &mut BytesMut, more: usize) -> Option<()> {
     let length = i32::try_from(frame.len() - FRAME_HEAD_BYTES + more).ok()?;
@@ -178,7 +178,7 @@ pub fn known_versions(key: ApiKey) -> std::ops::RangeInclusive<i16> {
     info.min_version..=info.max_version
 }
 
-/// Whether a request of this version has compact lengths and tagged fields.
+/// True if a request of this version has compact lengths and tagged fields.
 #[must_use]
 pub fn is_flexible(key: ApiKey, version: i16) -> bool {
     version >= message::client_api_info(key).flexible_versions_start
@@ -190,7 +190,7 @@ pub fn text(text: &str) -> KafkaString {
     KafkaString::new(Bytes::copy_from_slice(text.as_bytes())).expect("a &str is UTF-8")
 }
 
-/// Drops what a reader left of a frame: tagged fields and the like of newer versions.
+/// Drops the bytes after a frame's known fields, such as tagged fields of newer versions.
 pub fn skip_rest(bytes: &mut Bytes) {
     bytes.advance(bytes.len());
 }

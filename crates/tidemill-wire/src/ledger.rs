@@ -30,7 +30,7 @@ pub enum LedgerEntry {
     },
     /// The first record of a file that begins with a later cycle.
     Later {
-        /// What the ledger belongs to.
+        /// The job of the ledger.
         head: LedgerHead,
         /// The cycle of the checkpoint that the job began with; 0 if it began at its start.
         began: Cycle,
@@ -50,11 +50,11 @@ pub enum LedgerEntry {
         /// By cut: the watermark there.
         watermarks: Vec<Micros>,
     },
-    /// The second record of each file, if whoever began the job gave this beginning a number.
+    /// The second record of each file, if this beginning of the job has a number.
     Life(u64),
 }
 
-/// What a ledger belongs to.
+/// The job of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerHead {
     /// [`LEDGER_VERSION`].
@@ -67,8 +67,8 @@ pub struct LedgerHead {
     pub sources: Vec<(String, u32)>,
 }
 
-/// What the stages of a job do that keep a state, beside its ledger: one record of the journal
-/// format. Another job than that would continue its output with something else.
+/// The operations of a job's stateful stages, beside its ledger: one record of the journal format.
+/// A job with other operations must not continue its output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagesNote {
     /// [`LEDGER_VERSION`].
@@ -77,7 +77,7 @@ pub struct StagesNote {
     pub stages: Vec<StageNote>,
 }
 
-/// What one stage does.
+/// The operation of one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageNote {
     /// Its name.

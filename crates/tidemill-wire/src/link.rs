@@ -7,7 +7,7 @@
 //! ```
 //!
 //! All numbers are little endian. Version 2. Between processes of one machine bodies go without a
-//! checksum: nothing else that stays in memory has one, and it was a sixth of what such a link costs.
+//! checksum: other data in memory has none either, and it took a sixth of the time of such a link.
 //! A frame with another magic or version, a wrong checksum or a size over the limit ends the
 //! connection: nothing after it can be trusted.
 
@@ -50,10 +50,10 @@ struct RawHead {
     head_crc: U32,
 }
 
-/// What a frame carries.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// The first frame of a connection: who speaks.
+    /// The first frame of a connection: the sender's identity.
     Hello,
     /// Rows of a cycle.
     Block,
@@ -77,9 +77,9 @@ pub enum PayloadKind {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// What the body is.
+    /// The kind of the body.
     pub kind: FrameKind,
-    /// Whether the body is LZ4.
+    /// True if the body is LZ4.
     pub packed: bool,
     /// The form of a block's rows.
     pub payload: PayloadKind,

@@ -5,17 +5,17 @@
 //! out.ndjson.tidemill   mark: cycle 1    mark: cycle 3         mark: cycle 4     (journal format)
 //! ```
 //!
-//! A mark is postcard. Fields are only ever added at the end. Behind the first mark of a journal stands
-//! what the rows are, as a text.
+//! A mark is postcard. Fields are only ever added at the end. The first mark of a journal is
+//! followed by a text that describes the rows.
 //!
-//! - A mark that is `synced` was written after the file was: what it says outlives a power cut.
-//! - Any other is believed only if the bytes since the mark before it have its checksum: then it
-//!   outlives a kill, and after a power cut it is either right or passed over.
+//! - A `synced` mark was written after the file was synced: it holds after a power cut.
+//! - Any other mark counts only if the bytes since the mark before it have its checksum: then it
+//!   holds after a kill, and after a power cut it is either right or skipped.
 
 use serde::{Deserialize, Serialize};
 use tidemill_types::Cycle;
 
-/// How much of a file is committed.
+/// The committed part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkMark {
     /// The last cycle whose rows are in the file.
@@ -38,7 +38,7 @@ impl SinkMark {
         postcard::to_stdvec(self).expect("every field has an encoding")
     }
 
-    /// The first mark of a journal, with what the rows of the file are.
+    /// The first mark of a journal, with the description of the file's rows.
     ///
     /// # Panics
     /// Never: a text has an encoding.
@@ -47,10 +47,11 @@ impl SinkMark {
         postcard::to_extend(rows, self.encode()).expect("a text has an encoding")
     }
 
-    /// Reads the first mark of a journal, and what the rows are: nothing, if an older build wrote it.
+    /// Reads the first mark of a journal, and the description of the rows: none, if an older build
+    /// wrote it.
     ///
     /// # Errors
-    /// The bytes are not that.
+    /// The bytes are not a mark.
     pub fn decode_first(bytes: &[u8]) -> Result<(Self, Option<String>), postcard::Error> {
         let (mark, rest) = postcard::take_from_bytes(bytes)?;
         if rest.is_empty() {

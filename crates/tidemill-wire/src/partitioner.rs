@@ -33,7 +33,7 @@ pub fn streamlet_of(key: &[u8], count: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// What Kafka's own client computes.
+    /// The hashes of Kafka's own client.
     #[test]
     fn hashes_are_those_of_the_java_client() {
         let cases: [(&str, i32); 6] = [

@@ -1,4 +1,4 @@
-//! What a partition remembers of its producers, as the broker stores it beside the log.
+//! A partition's producers, as the broker stores them beside the log.
 //!
 //! ```text
 //! snapshot:  version, upto, last base, last crc, producers, ended    one a partition
@@ -8,9 +8,9 @@
 //! ids:       version u8 1 │ end i64                                  ids below it may be taken
 //! ```
 //!
-//! A snapshot says what the chunks below `upto` say; those from there on are read again. The last
-//! chunk below it is named, so that a log that lost its end is not taken for the one that was
-//! looked at. Entries are postcard; fields are only ever added at the end.
+//! A snapshot covers the chunks below `upto`; those from there on are read again. It names the last
+//! chunk it covers, so that a log that lost its end is noticed. Entries are postcard; fields are
+//! only ever added at the end.
 
 use serde::{Deserialize, Serialize};
 

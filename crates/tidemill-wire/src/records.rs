@@ -16,8 +16,9 @@
 //! [`inflate()`] with the four codecs (`inflate`, `codec`), [`check_records`] (`check`),
 //! [`search_times`] (`time_search`), [`ChunkBuilder`] (`builder`), [`control_marker`] (`marker`).
 //!
-//! Invariants: no bytes panic; nothing is allocated because a length claims it, and inflating
-//! never holds more than its limit; what [`check_records`] accepts, [`Records`] reads without error.
+//! Invariants: no bytes panic; nothing is allocated because a length claims it, and inflating never
+//! holds more than its limit; chunks that [`check_records`] accepts are read by [`Records`] without
+//! error.
 
 mod builder;
 mod check;
@@ -51,7 +52,7 @@ pub enum RecordsError {
     Damaged {
         /// Which record, counted from 0.
         record: u32,
-        /// What is wrong with it.
+        /// The fault of the record.
         fault: RecordFault,
     },
     /// The compressed stream does not inflate (2, `CORRUPT_MESSAGE`).
@@ -59,7 +60,7 @@ pub enum RecordsError {
     Packed {
         /// The codec of the stream.
         codec: Codec,
-        /// What the codec said.
+        /// The codec's message.
         why: String,
     },
     /// The records inflate to more than the limit (10, `MESSAGE_TOO_LARGE`).
@@ -73,7 +74,7 @@ pub enum RecordsError {
     RecordTooLarge {
         /// Which record, counted from 0.
         record: u32,
-        /// How long it says it is.
+        /// The length that it claims, in bytes.
         bytes: usize,
         /// The limit that it exceeds.
         limit_bytes: usize,
@@ -81,9 +82,9 @@ pub enum RecordsError {
     /// There are fewer records than the head says (87, `INVALID_RECORD`).
     #[error("the head says {said} records, and there are {found}")]
     Miscounted {
-        /// What the head says.
+        /// The number in the chunk's head.
         said: i32,
-        /// How many there are.
+        /// The number found.
         found: u32,
     },
     /// There are bytes after the last record that the head counts (87, `INVALID_RECORD`).

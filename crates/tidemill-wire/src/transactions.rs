@@ -1,4 +1,4 @@
-//! What a transaction's coordinator stores, under the transactional id.
+//! The record of a transaction's coordinator, stored under the transactional id.
 //!
 //! ```text
 //! version │ state │ producer id, epoch │ last epoch, previous and next id │ timeout, protocol,

@@ -4,7 +4,7 @@
 //! piece 0: length, head, …, length of chunk 0 │ piece 1: chunk 0 │ piece 2: …, length of chunk 1 │ …
 //! ```
 //!
-//! Invariant: the pieces one behind the other are what [`request_frame`](super::request_frame) makes
+//! Invariant: the pieces together are the bytes that [`request_frame`](super::request_frame) makes
 //! of the same request; a test compares them in every version.
 
 use super::{KafkaString, KafkaUuid, MessageError, is_flexible, message::ApiKey};
@@ -21,14 +21,14 @@ use kacrab_protocol::{
 /// The first version that names streams by id.
 const BY_ID: i16 = 13;
 
-/// What is produced, and how.
+/// The content of a produce request.
 #[derive(Clone, Debug, Default)]
 pub struct Produce {
     /// The transactional producer, if it is one.
     pub transactional_id: Option<KafkaString>,
     /// When it counts: 0 unanswered, 1 when the leader has it, -1 when all replicas have.
     pub acks: i16,
-    /// How long the node may wait for replicas, in milliseconds.
+    /// The longest wait of the node for replicas, in milliseconds.
     pub timeout_ms: i32,
     /// Chunks by stream.
     pub streams: Vec<ProduceStream>,
@@ -37,9 +37,9 @@ pub struct Produce {
 /// Chunks for one stream.
 #[derive(Clone, Debug, Default)]
 pub struct ProduceStream {
-    /// Its name: what counts before version 13.
+    /// The topic's name, used before version 13.
     pub name: KafkaString,
-    /// Its id: what counts from version 13 on.
+    /// The topic's id, used from version 13 on.
     pub id: Option<KafkaUuid>,
     /// Streamlets, each with one chunk.
     pub chunks: Vec<(i32, Bytes)>,

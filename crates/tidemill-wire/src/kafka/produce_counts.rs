@@ -1,10 +1,10 @@
-//! What a produce request is made of, counted before it is read: a list of empty topics becomes a
-//! hundred times as much memory as it has bytes.
+//! Counts of the parts of a produce request, taken before it is read: a list of empty topics needs
+//! a hundred times as much memory as it has bytes.
 //!
-//! Chunks are stepped over, so that a long request of few partitions costs no more than a short one.
+//! Chunks are skipped, so that a long request with few partitions costs no more than a short one.
 //!
-//! Invariants: nothing is allocated; what [`super::Message::read`] would read has these counts, and
-//! what has no counts is nothing that it would read. A test compares the two.
+//! Invariants: nothing is allocated; a request that [`super::Message::read`] reads has these
+//! counts, and one without counts cannot be read. A test compares the two.
 
 use super::message::ApiKey;
 use kacrab_protocol::version::request_header_version;
@@ -19,7 +19,8 @@ const VERSIONS: RangeInclusive<i16> = 3..=13;
 const BY_ID: i16 = 13;
 const ID_BYTES: usize = 16;
 
-/// What a produce request becomes when it is read: so many things, each with memory of its own.
+/// The number of values that a produce request becomes when it is read, each with memory of its
+/// own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProduceCounts {
     /// Topics, whether they are there or not.
@@ -32,8 +33,8 @@ pub struct ProduceCounts {
     pub name_bytes: usize,
 }
 
-/// Counts what is in a produce request, from the content of its frame. None: it is none that can
-/// be read. Of a version that is not known only the head is looked at.
+/// Counts the parts of a produce request, from the content of its frame. None: it cannot be read.
+/// Of an unknown version only the head is counted.
 #[must_use]
 pub fn count_produce(content: &[u8]) -> Option<ProduceCounts> {
     let mut rest = ByteCursor(content);
@@ -80,7 +81,7 @@ pub fn count_produce(content: &[u8]) -> Option<ProduceCounts> {
     Some(counts)
 }
 
-/// What is not looked at yet.
+/// The bytes that are not counted yet.
 struct ByteCursor<'a>(&'a [u8]);
 
 impl ByteCursor<'_> {

@@ -23,13 +23,13 @@ const RECORD_BYTES_MOST: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
 /// Two lengths of a header, as long as they can be.
 const HEADER_BYTES_MOST: usize = 5 + 5;
 
-/// How a builder compresses.
+/// The compression of a builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
     /// The codec.
     pub codec: Codec,
-    /// The level: 1 to 9 for gzip (6 if none), 1 to 22 for Zstandard (3 if none); what is outside
-    /// becomes the nearest one. Snappy and LZ4 have no levels.
+    /// The level: 1 to 9 for gzip (6 if none), 1 to 22 for Zstandard (3 if none); others become the
+    /// nearest one. Snappy and LZ4 have no levels.
     pub level: Option<i32>,
 }
 
@@ -44,7 +44,7 @@ impl Compression {
     }
 }
 
-/// Who sends a chunk (KIP-98).
+/// The sender of a chunk (KIP-98).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The idempotent producer; -1 if it is none.
@@ -53,7 +53,7 @@ pub struct Origin {
     pub producer_epoch: i16,
     /// Sequence number of the chunk's first record; -1 if none.
     pub base_sequence: i32,
-    /// Whether the records are of a transaction.
+    /// True if the records are of a transaction.
     pub is_transactional: bool,
 }
 
@@ -69,7 +69,7 @@ pub enum RecordRefused {
     /// The chunk would be longer than a chunk can be.
     #[error("with this record the chunk would have {bytes} bytes: it can have {CHUNK_BYTES_MAX}")]
     TooLarge {
-        /// How long the chunk would be.
+        /// The length that the chunk would have, in bytes.
         bytes: usize,
     },
     /// The timestamp and the chunk's first one are too far apart.
@@ -108,7 +108,7 @@ impl ChunkBuilder {
         }
     }
 
-    /// Sets who sends the chunk that is being built and those after it, until it is set again.
+    /// Sets the sender of the chunk that is being built and of those after it.
     pub fn set_origin(&mut self, origin: Origin) {
         self.origin = origin;
     }
@@ -182,13 +182,13 @@ impl ChunkBuilder {
         RECORD_BYTES_MOST + fields + headers.map(of).sum::<usize>()
     }
 
-    /// How many records the chunk has now.
+    /// The number of records in the chunk now.
     #[must_use]
     pub fn record_count(&self) -> i32 {
         self.record_count
     }
 
-    /// Whether the chunk has no record.
+    /// True if the chunk has no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.record_count == 0

@@ -1,10 +1,10 @@
-//! What a broker looks at before it appends a chunk that a producer sent.
+//! The broker's checks of a producer's chunk before it appends it.
 //!
-//! Kafka looks at the same when it takes a produce request: it reads each record's fields but not
-//! its bytes, and it inflates compressed chunks to do so.
+//! Kafka makes the same checks of a produce request: it reads each record's fields but not its
+//! bytes, and inflates compressed chunks to do so.
 //!
-//! Invariant: a compressed chunk is never whole in memory here, nor is a long record of it, but for
-//! one of Snappy in one block, which is at most 22 times as long as the chunk, and for one of
+//! Invariant: a compressed chunk is never whole in memory here, and neither is a long record of it.
+//! Exceptions are a single block of Snappy, which is at most 22 times as long as the chunk, and
 //! Zstandard with a window over 8 MiB.
 
 use super::{
@@ -27,7 +27,7 @@ const LONG_BYTES: usize = 64 * 1024;
 /// The attributes that a chunk may have: codec, timestamp type, transactional, control.
 const ATTRIBUTES: i16 = 0x3f;
 
-/// How much the records of a chunk may be.
+/// The limits of a chunk's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordsLimit {
     /// Most bytes that the compressed records of a chunk become, inflated. It does not bind chunks
@@ -37,7 +37,7 @@ pub struct RecordsLimit {
     pub record_bytes_max: usize,
 }
 
-/// What the records of a good chunk are like.
+/// The properties of a good chunk's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordsSeen {
     /// All records together, inflated, in bytes.
@@ -45,7 +45,7 @@ pub struct RecordsSeen {
     /// The largest timestamp that the producer gave a record, in milliseconds since 1970. That the
     /// head says the same is not checked.
     pub max_timestamp_ms: i64,
-    /// Whether a record has no key, which a compacted stream cannot take.
+    /// True if a record has no key, which a compacted stream cannot take.
     pub has_keyless: bool,
 }
 
@@ -68,12 +68,11 @@ pub(super) struct Walk {
 /// Checks the records of a chunk that [`ChunkHead::check`] accepted: every record and every field
 /// fits, offset deltas count up from 0, there are as many records as the head says, nothing follows
 /// them, the compressed stream is whole, within the limit and one that all clients read, and the
-/// attributes are known ones.
-/// Whether a producer may send control chunks, or say that timestamps are those of the append, is
-/// for the caller to decide by the head.
+/// attributes are known ones. The caller decides by the head if a producer may send control chunks
+/// or append timestamps.
 ///
 /// # Errors
-/// What is wrong.
+/// The first check that fails.
 pub fn check_records(
     chunk: &[u8],
     head: &ChunkHead,

@@ -1,7 +1,8 @@
-//! The four codecs of Kafka: each inflates into an [`InflateOutput`](super::inflater::InflateOutput), which holds
-//! the limit, and deflates into a vector.
+//! The four codecs of Kafka: each inflates into an
+//! [`InflateOutput`](super::inflater::InflateOutput), which holds the limit, and deflates into a
+//! vector.
 //!
-//! | codec | what a reader takes | what we write |
+//! | codec | a reader takes | a builder writes |
 //! | --- | --- | --- |
 //! | gzip | members one after the other | one member |
 //! | snappy | Xerial's frames, or one plain block | Xerial's frames of 32 KiB |
@@ -20,7 +21,7 @@ use crate::chunk::Codec;
 pub(super) enum Unfit {
     /// It is damaged.
     Damaged(String),
-    /// What it holds is over a limit, or not what it should be.
+    /// Its content is over a limit, or faulty.
     Refused(super::RecordsError),
 }
 

@@ -1,13 +1,13 @@
 //! Inflating the records of a chunk, never beyond a limit.
 //!
 //! ```text
-//! codec ─▶ InflateOutput: │ seen │ not seen by the walk │ room ──▶   kept whole: what `inflate` returns
-//!                  └───── dropped when there is enough ─┘     walked: what `check_records` looks at
+//! codec ─▶ InflateOutput: │ seen │ not seen by the walk │ room ──▶   kept whole: the result of `inflate`
+//!                  └───── dropped when there is enough ─┘     walked: read by `check_records`
 //! ```
 //!
 //! Invariants: an output that is kept has at most the limit and one byte, and grows by doubling; an
-//! output that is walked holds a few pieces and one record, whatever the limit is. What a stream
-//! says about its length is used to refuse it, never to take memory for it.
+//! output that is walked holds a few pieces and one record, whatever the limit is. The length that
+//! a stream claims can refuse it, and is never a reason to take memory.
 
 use super::{
     RecordsError,
@@ -20,12 +20,12 @@ use std::cell::RefCell;
 #[cfg(test)]
 mod tests;
 
-/// A walked output drops what it does not need any more once it is this long.
+/// The length from which a walked output drops the bytes it no longer needs.
 const DROP_BYTES: usize = 128 * 1024;
 /// A buffer for walking that is longer than this is not kept.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
-/// What each thread keeps from chunk to chunk: at most 5 MiB.
+/// The buffers of a thread, kept from chunk to chunk: at most 5 MiB.
 #[derive(Default)]
 struct ThreadBuffers {
     zstd: zstd::Decompressor,
@@ -36,7 +36,7 @@ thread_local! {
     static KEPT: RefCell<ThreadBuffers> = RefCell::default();
 }
 
-/// How long this thread's buffer for walking is.
+/// The length of this thread's buffer for walking.
 #[cfg(test)]
 pub(super) fn kept_bytes() -> usize {
     KEPT.with_borrow(|kept| kept.walked.len())
@@ -45,18 +45,18 @@ pub(super) fn kept_bytes() -> usize {
 /// Where a codec writes to.
 pub(super) struct InflateOutput<'a> {
     bytes: &'a mut Vec<u8>,
-    /// What of `bytes` is written.
+    /// The written part of `bytes`.
     used: usize,
     /// Everything that was ever written.
     total: usize,
     limit_bytes: usize,
     walk: Option<&'a mut Walk>,
-    /// What of `bytes` the walk has done.
+    /// The walked part of `bytes`.
     walked: usize,
 }
 
 impl InflateOutput<'_> {
-    /// Whether all of it is kept, as opposed to looked at.
+    /// True if all of it is kept; false if it is walked.
     pub(super) fn is_kept(&self) -> bool {
         self.walk.is_none()
     }
@@ -81,8 +81,8 @@ impl InflateOutput<'_> {
         self.bytes.len() - self.used
     }
 
-    /// Room for `want` bytes, or for one byte more than the limit permits if that is less: so there
-    /// is always some, and who fills it up is found out.
+    /// Room for `want` bytes, or for one byte more than the limit permits if that is less. So there
+    /// is always some, and filling it shows that the stream is over the limit.
     pub(super) fn room(&mut self, want: usize) -> &mut [u8] {
         self.room_after(0, want).1
     }
@@ -101,12 +101,12 @@ impl InflateOutput<'_> {
         (&before[self.used - history..], room)
     }
 
-    /// What was just put into the room.
+    /// The last `bytes` that were put into the room.
     pub(super) fn fresh(&self, bytes: usize) -> &[u8] {
         &self.bytes[self.used..self.used + bytes]
     }
 
-    /// Takes what was put into the room.
+    /// Takes over the bytes that were put into the room.
     pub(super) fn wrote(&mut self, bytes: usize) -> Result<(), RecordsError> {
         self.expect(bytes)?;
         self.used += bytes;
@@ -147,7 +147,7 @@ fn run(
 ///
 /// `body` are the bytes of the chunk after its head; if they are not compressed they are returned
 /// as they are. Else they are inflated into `scratch`, which never shrinks here, so that a caller
-/// who keeps it pays for its memory but once. It becomes at most `limit_bytes` and one byte long.
+/// that keeps it takes its memory only once. It becomes at most `limit_bytes` and one byte long.
 /// Each thread keeps a Zstandard decompressor of at most 4 MiB.
 ///
 /// # Errors

@@ -18,14 +18,14 @@ const ABORT: i16 = 0;
 /// The type of a commit.
 const COMMIT: i16 = 1;
 
-/// How a transaction ended.
+/// The end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The producer whose transaction it was.
     pub producer_id: i64,
     /// The producer's epoch.
     pub producer_epoch: i16,
-    /// Whether it was committed.
+    /// True if it was committed, false if it was aborted.
     pub is_commit: bool,
     /// The epoch of the coordinator that ended it.
     pub coordinator_epoch: i32,

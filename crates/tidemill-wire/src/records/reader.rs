@@ -19,8 +19,8 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records in `plain`, which are the bytes after the chunk's head, inflated if need be:
-    /// what [`inflate`](super::inflate()) returns.
+    /// The records in `plain`: the bytes after the chunk's head, inflated by
+    /// [`inflate`](super::inflate()) if need be.
     #[must_use]
     pub fn new(head: &ChunkHead, plain: &'a [u8]) -> Self {
         Self {

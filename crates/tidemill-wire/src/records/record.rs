@@ -39,7 +39,7 @@ pub struct Headers<'a> {
     left: u32,
 }
 
-/// What is wrong with a record.
+/// The fault of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
     /// The bytes end before the record does.
@@ -63,7 +63,7 @@ pub enum RecordFault {
     /// The value does not fit in the record, or its length is below -1.
     #[error("its value does not fit")]
     Value,
-    /// The headers do not fit in the record, or a length is below what it may be.
+    /// The headers do not fit in the record, or a length is below its minimum.
     #[error("its headers do not fit")]
     Headers,
     /// A header has no key, which the bytes can say and the format forbids.
@@ -154,13 +154,13 @@ impl<'a> Headers<'a> {
     /// No headers.
     pub const NONE: Self = Self { bytes: &[], left: 0 };
 
-    /// How many are left.
+    /// The number of headers left.
     #[must_use]
     pub fn len(&self) -> usize {
         self.left as usize
     }
 
-    /// Whether none is left.
+    /// True if no header is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.left == 0

@@ -1,4 +1,4 @@
-//! Which record of a chunk has a time.
+//! The search of a chunk for the record with a given time.
 //!
 //! The records are walked as those that a producer sends are, so a compressed chunk is not whole in
 //! memory here either. Unlike there, offsets may have gaps, which compaction leaves.
@@ -31,7 +31,7 @@ pub struct TimeMatches {
     pub latest: Option<RecordTime>,
 }
 
-/// What is looked for, and what of it was seen.
+/// A search, and its matches so far.
 #[derive(Debug)]
 pub(super) struct TimeSearch {
     from_delta: i32,
@@ -58,11 +58,11 @@ impl TimeSearch {
     }
 }
 
-/// Looks at the times of a chunk's records from an offset delta on. They inflate to at most
-/// `inflated_bytes_max`, but what is found before that is found.
+/// Searches a chunk's records from an offset delta on for `timestamp_ms` and for the largest time.
+/// At most `inflated_bytes_max` bytes are inflated; a match within them counts.
 ///
 /// # Errors
-/// The records do not read, or they inflate to more, and the time is not that of one before that.
+/// The records cannot be read, or inflate to more, and no earlier record matches.
 pub fn search_times(
     chunk: &[u8],
     head: &ChunkHead,

@@ -5,7 +5,7 @@
 //!           each of them: a length, then bytes that are passed over
 //! ```
 //!
-//! Invariant: it takes what [`super::take_record`] takes, and refuses what that refuses for the
+//! Invariant: it accepts the same records as [`super::take_record`], and refuses others for the
 //! same reason.
 
 use crate::records::{
@@ -13,7 +13,7 @@ use crate::records::{
     varint::{NoVarint, take_i32, take_i64},
 };
 
-/// What comes next.
+/// The part of the record that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordPart {
     Head,
@@ -76,7 +76,7 @@ impl LongRecord {
         })
     }
 
-    /// Walks on. True: the record has ended. What is left of `bytes` is to come again, with more.
+    /// Walks on. True if the record has ended. The caller repeats the rest of `bytes`, with more.
     pub(super) fn walk(&mut self, bytes: &mut &[u8]) -> Result<bool, RecordFault> {
         loop {
             let passed = self.skip.min(bytes.len());

@@ -21,19 +21,19 @@ use twox_hash::XxHash32;
 const MAGIC: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
 /// The first of the sixteen magic numbers of frames to be skipped.
 const MAGIC_SKIP: u32 = 0x184d_2a50;
-/// How far back a block may reach into those before it.
+/// The distance by which a block may refer to earlier ones, in bytes.
 pub(crate) const HISTORY_BYTES: usize = 64 * 1024;
 
 /// Version 1, blocks not linked, no checksums; blocks of at most 64 KiB.
 const FLAGS: [u8; 2] = [0x60, 0x40];
 /// Bytes of a block that we write, before it is compressed.
 const BLOCK_BYTES: usize = 64 * 1024;
-/// How much longer than its packed bytes a block is at first believed to become.
+/// The ratio of a block's inflated length to its packed one that memory is first taken for.
 const RATIO_BELIEVED: usize = 8;
 /// The top bit of a block's length: the block is not compressed.
 const PLAIN: u32 = 1 << 31;
 
-/// What a frame's head says.
+/// The head of a frame.
 struct FrameHeader {
     is_linked: bool,
     has_block_checksums: bool,
@@ -54,13 +54,13 @@ fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], Unfit
     Ok(taken)
 }
 
-/// Whether the blocks of the first frame need those before them.
+/// True if the blocks of the first frame need those before them.
 pub(crate) fn is_linked(frame: &[u8]) -> bool {
     frame.strip_prefix(&MAGIC).and_then(|it| it.first()).is_some_and(|flags| flags & 0b10_0000 == 0)
 }
 
 impl FrameHeader {
-    /// Reads what follows the magic number.
+    /// Reads the head after the magic number.
     fn take(bytes: &mut &[u8]) -> Result<Self, Unfit> {
         let head = *bytes;
         let [flags, sizes] = *take(bytes)?;
@@ -92,7 +92,7 @@ impl FrameHeader {
         })
     }
 
-    /// Inflates the frame's blocks and checks what follows them.
+    /// Inflates the frame's blocks and checks the bytes after them.
     fn inflate(&self, bytes: &mut &[u8], output: &mut InflateOutput<'_>) -> Result<(), Unfit> {
         let from = output.total();
         let mut hash = XxHash32::with_seed(0);

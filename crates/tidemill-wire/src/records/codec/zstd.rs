@@ -17,12 +17,12 @@ const WINDOW_LOG_MAX: u32 = 23;
 const PIECE_BYTES: usize = 256 * 1024;
 /// A decompressor with more memory than this is not kept.
 const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How much longer than its packed bytes a frame is at first believed to become.
+/// The ratio of a frame's inflated length to its packed one that memory is first taken for.
 const RATIO_BELIEVED: usize = 8;
 
 /// The most by which a frame is longer than its packed bytes: a block of four bytes is 128 KiB.
 const RATIO_MOST: usize = 32 * 1024;
-/// Levels that are of use: below 1 lies what LZ4 does better.
+/// The useful levels: LZ4 does better than those below 1.
 const LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
 /// The level if none is asked for: that of the Java client.
 const LEVEL: i32 = 3;
@@ -51,7 +51,7 @@ impl Decompressor {
         }
     }
 
-    /// How much memory it has.
+    /// The memory it has, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, DCtx::sizeof)
     }
