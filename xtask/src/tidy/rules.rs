@@ -7,7 +7,7 @@ const FILE_LINES_MAX: usize = 500;
 pub(super) const UNSAFE_ALLOWED: &[&str] = &[
     "crates/tidemill/src/alloc.rs",
     "crates/tidemill-bench/src/allocator.rs",
-    "crates/tidemill-env/src/real/map.rs",
+    "crates/tidemill-env/src/real/mapping.rs",
     "crates/tidemill-state/src/prefetch.rs",
 ];
 
