@@ -1,4 +1,4 @@
-//! What fuzz targets share: seeds, bounds of memory; and, for those of file formats, reading a file.
+//! Parts that fuzz targets share: seeds, memory bounds, and reading a file of a format.
 //!
 //! Run one with `cargo +nightly fuzz run json --features connectors`.
 
@@ -14,8 +14,8 @@ pub use files::read_file;
 #[global_allocator]
 static MEMORY: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Libraries that trust their input in places. What calls them catches their panics, and says that
-/// its input is damaged.
+/// Libraries that trust their input in places. Their callers catch the panics and report damaged
+/// input.
 const CAUGHT: [&str; 3] = ["/arrow-", "/parquet-", "/datafusion-"];
 
 /// Before the first input: puts seeds into the corpus of a target, and lets panics of [`CAUGHT`] be

@@ -1,8 +1,8 @@
-//! Any bytes as what a backend holds of checkpoints: the first byte says what.
+//! Any bytes as the contents of a checkpoint backend; the first byte picks the part.
 //!
-//! Runs of a slice say the same when they are merged, and a state that takes them back writes out
-//! what it took; a manifest is refused or written as it was meant; a store whose files are damaged
-//! gives no value that was never put under its key.
+//! Merged runs of a slice have the rows of their parts, and a state restored from them writes the same
+//! rows out. A manifest is refused or encodes to the same bytes. A store with damaged files gives no
+//! value that was never put under its key.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a chunk: what is accepted is exactly one chunk, and stamping it keeps it good.
+//! Any bytes as a chunk: accepted bytes are exactly one chunk, and stamping keeps it valid.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as what a broker answers to our own client: calls fail in time or give what can be.
+//! Any bytes as a broker's answers to our own client: calls fail in time or return a possible result.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use tidemill_client::fuzzing::{DEEDS, client, record};
 use tidemill_env::World;
 use tidemill_log::{AppendOptions, Log, LogOptions, StreamSpec, records};
 
-/// What a broker in memory answers to each deed of the client.
+/// The answers of a broker in memory, one for each request of the client.
 fn seeds() -> Vec<Vec<u8>> {
     (0..DEEDS).map(seed).collect()
 }

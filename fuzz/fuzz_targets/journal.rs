@@ -1,4 +1,4 @@
-//! Any bytes as a journal: what is read is written back as the same bytes.
+//! Any bytes as a journal: the records that are read encode to the same bytes.
 
 #![no_main]
 

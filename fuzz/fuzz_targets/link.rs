@@ -1,4 +1,4 @@
-//! Any bytes as what another process of a job says: the job ends, well or with an error.
+//! Any bytes as frames of another process of a job: the job ends, with or without an error.
 
 #![no_main]
 

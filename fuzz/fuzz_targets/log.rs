@@ -1,5 +1,5 @@
-//! Any bytes as changes to the files of a log: it is opened or not, and what it serves are whole
-//! chunks; without checksums set right they are those that were written there.
+//! Any bytes as changes to the files of a log. The log opens or refuses; it serves whole chunks only,
+//! and without corrected checksums only chunks that were written there.
 
 #![no_main]
 

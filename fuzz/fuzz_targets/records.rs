@@ -1,5 +1,5 @@
-//! Any bytes as the records of a chunk, in any codec: what is accepted is read, has the length that
-//! was said, and goes through a builder unchanged; nothing takes more memory than the limit.
+//! Any bytes as the records of a chunk, in any codec. Accepted records are readable, have their declared
+//! length, and pass through a builder unchanged. Memory stays below the limit.
 //!
 //! The first byte is the attributes, the second the number of records, the rest the chunk's body.
 

@@ -1,5 +1,5 @@
-//! Any bytes as what the broker's store holds, and as what members of groups say: what is read is
-//! written as it was meant.
+//! Any bytes as values of the broker's store and as messages of group members. A decoded value encodes to
+//! the same bytes.
 
 #![no_main]
 

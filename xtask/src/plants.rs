@@ -57,7 +57,8 @@ fn root() -> PathBuf {
     Path::new(&folder).parent().expect("xtask sits in the root").to_path_buf()
 }
 
-/// How many were not caught.
+/// Plants each bug in a copy of the repository and runs its tests. Returns the number of bugs that no
+/// test caught.
 fn plant_all(plants: &[&Plant]) -> io::Result<usize> {
     let root = &root();
     let target = std::env::var_os("CARGO_TARGET_DIR");
@@ -88,8 +89,8 @@ struct Copy {
 }
 
 impl Copy {
-    /// Copies what is not ignored, with what was changed since; files that are the same stay as they
-    /// are, so that little is built again.
+    /// Copies every file that git does not ignore, uncommitted changes included. Files that are the same
+    /// stay untouched, so that little is built again.
     fn make(&self, from: &Path) -> io::Result<()> {
         let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let listed = Command::new("git").args(list).current_dir(from).output()?;

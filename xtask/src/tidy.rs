@@ -1,7 +1,7 @@
 //! Checks of the code that are not about behaviour: layering, file length, headers, leftovers.
 //!
-//! Each check reads every file and names all offenders at once, each with what to do. What a check
-//! decides about one text is a plain function; `tests` shows what it refuses.
+//! Each check reads every file and reports all offenders at once, each with a remedy. The decision about
+//! one text is a plain function; `tests` shows the texts it refuses.
 
 mod documents;
 mod robustness;
@@ -25,8 +25,8 @@ const SYNCHRONOUS: &[&str] = &[
     "tidemill-connectors",
 ];
 
-/// The one room of such a crate that has a runtime, of one thread and within each call: what waits for
-/// a database must be able to give up.
+/// The one room of a synchronous crate that has a runtime, of one thread and within each call: a wait for
+/// a database must be able to end.
 const HAS_RUNTIME: (&str, &str) =
     ("tidemill-connectors", "crates/tidemill-connectors/src/postgres");
 

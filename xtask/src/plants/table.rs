@@ -1,6 +1,5 @@
-//! The planted bugs: those below, those of what a job reads and computes, those that programs of the
-//! library would meet, those of the log alone, some of what Kafka's clients and clusters meet, those of
-//! sources that get more slices, and those of states and their way to a checkpoint.
+//! The planted bugs of the engine, and the tables of the other rooms: results of jobs, the library, the
+//! log, Kafka's protocol, sources that get more slices, and states and their checkpoints.
 
 mod growth;
 mod kafka;
@@ -10,16 +9,16 @@ mod log;
 mod results;
 mod state;
 
-/// A bug, where it is put, and who must notice.
+/// A bug, the place it is planted at, and the tests that must fail.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plant {
     pub(super) name: &'static str,
-    /// What goes wrong, in a sentence.
+    /// The effect for a user, in a sentence.
     pub(super) what: &'static str,
     pub(super) package: &'static str,
     /// From the root of the repository.
     pub(super) file: &'static str,
-    /// What stands there once, and what takes its place.
+    /// Text that the file has exactly once, and the text that replaces it.
     pub(super) changes: &'static [(&'static str, &'static str)],
     /// Tests of the package, all of which must fail.
     pub(super) caught_by: &'static [&'static str],

@@ -11,7 +11,7 @@ const IDS: &[&str] = &[
     "R2", "R3", "R4", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "K1", "K2", "K3", "K4", "K5",
     "K7", "K8", "E1", "F1", "F2", "F3", "F4", "F5",
 ];
-/// What the ids of bugs begin with.
+/// First letters of the ids of bugs.
 const BUGS: &str = "nrkef";
 
 /// The names of all functions in these sources and scripts.

@@ -1,4 +1,4 @@
-//! What is refused in one manifest or one source. Plain functions of a text.
+//! Rules for one manifest or one source: plain functions of a text.
 
 /// Lines of one source file. Tests are excluded; they live in `tests.rs` beside the code.
 const FILE_LINES_MAX: usize = 500;
@@ -16,7 +16,7 @@ pub(super) const UNSAFE_ALLOWED: &[&str] = &[
 const DISK_ALLOWED: &[&str] =
     &["crates/tidemill-env/", "crates/tidemill/", "crates/tidemill-bench/", "xtask/"];
 
-/// What touches the disk by itself.
+/// Calls that touch the disk without `env::Disk`.
 const DISK_CALLS: &[&str] = &[
     "std::fs",
     "fs::read(",
@@ -30,7 +30,7 @@ const DISK_CALLS: &[&str] = &[
 /// Crates that a simulation runs: it must see their threads wait.
 const SIMULATED: &[&str] = &["crates/tidemill-flow/src/", "crates/tidemill-state/src/"];
 
-/// What makes threads wait for each other.
+/// Types that make threads wait for each other.
 const WAITS: &[&str] = &["Mutex", "Condvar", "RwLock", "Barrier", "mpsc", "atomic"];
 
 /// Work that was left. In two pieces, so that this file passes its own check.
@@ -44,7 +44,7 @@ const LEFTOVERS: &[&str] = &[
     concat!("#[ig", "nore"),
 ];
 
-/// Names that say nothing of what a file holds.
+/// Names that say nothing about the contents of a file.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc"];
 
 /// The crates that the section `[dependencies]` of a manifest names.
@@ -77,12 +77,12 @@ fn section<'a>(
     })
 }
 
-/// Whether a path is that of tests, which may be long and may lay out files by hand.
+/// Returns true for a path of tests, which may be long and may lay out files by hand.
 fn is_test(name: &str) -> bool {
     name.ends_with("/tests.rs") || name.contains("/tests/") || name.contains("/benches/")
 }
 
-/// What is wrong with one source.
+/// The offences of one source.
 pub(super) fn offences(name: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if !text.starts_with("//!") {
@@ -120,7 +120,7 @@ pub(super) fn offences(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// What a source takes from `std::sync` that makes threads wait.
+/// The first type of `std::sync` in a source that makes threads wait.
 fn hidden_wait(text: &str) -> Option<&'static str> {
     let uses = text.split(';').filter_map(|it| it.rsplit_once("use std::").map(|(_, rest)| rest));
     let of_sync = uses.filter_map(|it| it.split_once("sync::").map(|(_, rest)| rest));

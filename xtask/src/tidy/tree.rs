@@ -65,7 +65,7 @@ pub(super) fn scripts() -> BTreeMap<String, String> {
     found
 }
 
-/// Whether a folder of the repository has this file.
+/// Returns true if a folder of the repository has this file.
 pub(super) fn exists(folder: &str, target: &str) -> bool {
     root().join(folder).join(target).exists()
 }

@@ -1,4 +1,4 @@
-//! Planted bugs of what Kafka's clients meet in the broker, and what clusters meet in a sink.
+//! Planted bugs of the broker, as Kafka's clients meet them, and of sinks into other clusters.
 
 use super::Plant;
 

@@ -1,4 +1,4 @@
-//! Planted bugs of the log: what was wrong in it once, and could be again.
+//! Planted bugs of the log, each of which it once had or could have.
 
 use super::Plant;
 

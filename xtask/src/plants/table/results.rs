@@ -1,5 +1,4 @@
-//! Planted bugs of what a job reads, computes and writes: wrong results, and rows that are missing or
-//! there twice.
+//! Planted bugs of a job's results: wrong values, missing rows, duplicate rows.
 
 use super::Plant;
 
