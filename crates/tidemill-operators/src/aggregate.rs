@@ -31,17 +31,17 @@ pub(crate) use cells::{Cells, Columns, Taken};
 pub(crate) use numbers::{ArgColumn, from_ints};
 pub(crate) use results::Results;
 
-/// Why an aggregation was refused: which part of it, and what is wrong there.
+/// The refusal of an aggregation: the part at fault, and the fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{part}`: {error}")]
 pub struct AggregateError {
     /// The part: `key[0]`, `window` or `aggregate.NAME`.
     pub part: String,
-    /// What is wrong.
+    /// The fault.
     pub error: ExprError,
 }
 
-/// How the values of an argument are held.
+/// The representation of an argument's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Held {
     Int,
@@ -51,7 +51,7 @@ pub(crate) enum Held {
     Text,
 }
 
-/// One accumulator: what it keeps for every group, over which argument.
+/// One accumulator: its state for every group, and its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kept {
     /// Rows.
@@ -63,13 +63,13 @@ pub(crate) enum Kept {
     Sum(Held),
     /// Count, mean and the sum of squared distances.
     Moments,
-    /// Whether there is one, and the smallest.
+    /// A flag for *any value*, and the smallest.
     Min(Held),
-    /// Whether there is one, and the largest.
+    /// A flag for *any value*, and the largest.
     Max(Held),
-    /// Whether there is one, the earliest in event time, and its time.
+    /// A flag for *any value*, the earliest in event time, and its time.
     First(Held),
-    /// Whether there is one, the latest in event time, and its time.
+    /// A flag for *any value*, the latest in event time, and its time.
     Last(Held),
     /// The set of values.
     Distinct,
@@ -112,7 +112,7 @@ pub(crate) struct Accumulator {
     pub(crate) place: usize,
 }
 
-/// How a result is read from an accumulator.
+/// The way a result is read from an accumulator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Reading {
     Count,
@@ -151,7 +151,7 @@ pub(crate) struct Aggregates {
 }
 
 impl Aggregates {
-    /// What is accumulated of what, in words.
+    /// A description of accumulators and arguments, for checkpoints.
     pub(crate) fn does(&self) -> String {
         let kept = |it: &Accumulator| match it.kept {
             // There were states with a count in them.
@@ -195,7 +195,7 @@ pub(crate) const FUNCTIONS: [&str; 21] = [
     "median",
 ];
 
-/// Those that give what they are given, or count it; others compute with floats.
+/// Functions that return or count their arguments exactly; all others compute with floats.
 const HOLDS_EXACTLY: [&str; 9] =
     ["count", "approx_distinct", "sum", "min", "max", "first", "first_value", "last", "last_value"];
 
@@ -219,7 +219,7 @@ impl Aggregates {
         Ok(results.into_iter().map(|results| Self { results, ..all.clone() }).collect())
     }
 
-    /// What each accumulator keeps, of what.
+    /// The state of each accumulator, with its argument.
     pub(crate) fn kept(&self) -> impl Iterator<Item = (Kept, &str)> {
         let argument = |it: &Accumulator| match it.kept {
             Kept::Rows => "",
@@ -228,7 +228,7 @@ impl Aggregates {
         self.accumulators.iter().map(move |it| (it.kept, argument(it)))
     }
 
-    /// How the values of a result are held.
+    /// The representation of a result's values.
     fn held(&self, result: &ResultColumn) -> Held {
         match (self.accumulators[result.accumulator].kept, result.reading) {
             (_, Reading::Count) => Held::Int,

@@ -32,13 +32,13 @@
 //! | [`keyed_record`] | one record | a state for each slice |
 //! | [`keyed`] | a slice's rows of a cycle | a state for each slice |
 //!
-//! What a function writes must follow from its record, its state and [`CycleInfo`] alone: no
+//! The output of a function must follow from its record, its state and [`CycleInfo`] alone: no
 //! clock, no randomness but the cycle's, no order of a hash map (that of a [`state::Map`] is the same
 //! on every run). A state belongs to a slice, so it sees all records of the keys of that slice; it is
 //! made of the structures of [`state`], which checkpoints save. A job goes on from one if the state
 //! still has a type of the same name: give a type whose fields change another name.
 //! `tidemill state` shows each structure as a table: texts, numbers, truth values and [`Micros`] as
-//! what they are, all other keys and values as JSON.
+//! themselves, all other keys and values as JSON.
 //! An error or a panic fails the job, naming stage, slice and cycle, and the record if one is processed.
 
 mod batch;
@@ -74,9 +74,9 @@ pub struct CycleInfo {
     pub cycle_time: Micros,
     /// A seed of this cycle and slice, the same on every replay.
     pub seed: u64,
-    /// How far event time is as of the end of this cycle.
+    /// Event time as of the end of this cycle.
     pub watermark: Micros,
-    /// Whether the input ends with this cycle.
+    /// True if the input ends with this cycle.
     pub ended: bool,
 }
 
@@ -99,7 +99,7 @@ impl CycleInfo {
     }
 }
 
-/// A schema with the hidden event time: what an operator must write for windows to follow it.
+/// A schema with the hidden event time, which an operator writes if windows are to follow it.
 /// A row that does not say its time has that of the record it was made from, in functions that see one
 /// record. All others say it for each row: in [`keyed`], `on_cycle` and `on_end` with
 /// [`RowWriter::time`], in [`per_batch`] in the column itself.

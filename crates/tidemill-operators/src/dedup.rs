@@ -163,12 +163,12 @@ impl OperatorFactory for Dedup {
 struct Known {
     /// By key as bytes: from when on it is new again.
     keys: Map<Box<[u8]>, i64>,
-    /// How many keys there may be before those that are forgotten give their memory back.
+    /// The number of keys at which forgotten ones give their memory back.
     swept_at: usize,
 }
 
 impl Known {
-    /// Whether a record passes, whose key is known until `end` if it does.
+    /// Returns true if a record passes; its key is then known until `end`.
     fn passes(&mut self, key: &[u8], time: i64, end: Micros, low: Micros) -> bool {
         let Some(known) = self.keys.get(key) else {
             self.keys.set(key.into(), end.0);
@@ -181,7 +181,7 @@ impl Known {
         is_new
     }
 
-    /// Asks for what keys are looked up in that come after this and before `end`.
+    /// Prefetches the slots of the keys after this one and before `end`.
     fn look_ahead(&self, keys: &Keys, number: usize, end: usize) {
         let ahead = |by: usize| (number + by < end).then(|| keys.bytes(number + by));
         if let Some(key) = ahead(LOOKED_UP_AHEAD) {

@@ -1,7 +1,7 @@
-//! What is to be looked at again, and when: a queue by time, in steps.
+//! Keys and the times at which they are due: a queue by time, in steps.
 //!
 //! ```text
-//! far:  step ─▶ (time, what), in no order      each is put behind the others of its step
+//! far:  step ─▶ (time, key), in no order       each is put behind the others of its step
 //! near: the step that time has come to, as a heap
 //! ```
 //!
@@ -13,12 +13,12 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
 };
 
-/// Steps of the time that most of what is put into a queue waits.
+/// Steps in the time that most entries of a queue wait.
 const STEPS: i64 = 64;
 /// The shortest step, in microseconds: each costs some memory by itself.
 const STEP_MIN: i64 = 1_000;
 
-/// Keys, or what else is due, by time.
+/// Keys, or other entries, by the time at which they are due.
 #[derive(Debug)]
 pub(crate) struct Due<T> {
     /// Microseconds of a step.
@@ -32,7 +32,7 @@ pub(crate) struct Due<T> {
 }
 
 impl<T: Copy + Ord> Due<T> {
-    /// A queue of what is due within about `wait` microseconds.
+    /// A queue of entries that are due within about `wait` microseconds.
     pub(crate) const fn new(wait: i64) -> Self {
         Self {
             step: if wait / STEPS > STEP_MIN { wait / STEPS } else { STEP_MIN },
@@ -49,7 +49,7 @@ impl<T: Copy + Ord> Due<T> {
         far + (self.near.capacity() + self.count) * size_of::<(i64, T)>()
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.near.len() + self.count

@@ -55,7 +55,7 @@ impl Gather {
         self.picks.push((source, row as usize));
     }
 
-    /// How many rows were picked.
+    /// The number of picked rows.
     pub(crate) fn len(&self) -> usize {
         self.picks.len()
     }

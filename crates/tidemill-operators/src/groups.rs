@@ -48,7 +48,7 @@ enum Form {
     Rows,
 }
 
-/// How keys are read and written.
+/// The columns of a key, and their encoding.
 #[derive(Debug)]
 pub(crate) struct KeyPlan {
     pub(crate) columns: Vec<usize>,
@@ -243,7 +243,7 @@ impl Groups {
         }
     }
 
-    /// Asks for what a hash is looked up in.
+    /// Prefetches the slot of a hash.
     #[inline]
     fn prefetch_slot(&self, hash: u64) {
         match self.form {
@@ -253,7 +253,7 @@ impl Groups {
         }
     }
 
-    /// Asks for what the first of these rows are looked up in.
+    /// Prefetches the slots of the first of these rows.
     pub(crate) fn look_ahead(&self, hashes: &[u64], rows: &[u32]) {
         if self.form != Form::Unit {
             rows.iter()
@@ -333,8 +333,7 @@ impl Groups {
         }
     }
 
-    /// Asks for what a later row is looked up in, and for the hash of one that is later still. Gives back
-    /// the former.
+    /// Prefetches the slot of a later row, and the hash of one later still. Returns the former.
     #[inline]
     fn look_up_ahead(&self, hashes: &[u64], rows: &[u32], at: usize) -> Option<usize> {
         if let Some(later) = rows.get(at + 2 * LOOKED_UP_AHEAD) {
@@ -433,7 +432,7 @@ impl KeyOut {
     /// The key columns of all groups written.
     ///
     /// # Errors
-    /// Keys are not what they were read as: an error of the engine.
+    /// A key does not decode as it was encoded: an error of the engine.
     pub(crate) fn finish(&mut self, plan: &KeyPlan) -> Result<Vec<ArrayRef>, OperatorError> {
         match self {
             Self::Unit => Ok(Vec::new()),

@@ -25,7 +25,7 @@ pub(crate) use codec::RowCodec;
 
 /// Most pieces before some are copied together.
 const PIECES_MAX: usize = 32;
-/// How many of the newest pieces are copied together at least.
+/// The fewest newest pieces that are copied together.
 const PIECES_MERGED: usize = 16;
 /// Unheld rows that a slice may keep alive for each held row, and besides.
 const UNHELD_PER_HELD: usize = 16;
@@ -170,7 +170,7 @@ impl<T> Held<T> {
         slots.filter_map(held).map(|slot| (slot, self.data(slot)))
     }
 
-    /// About how many bytes of memory they take, what `beside` says of the data of some slots counted.
+    /// The approximate memory in bytes, including the data of slots as `beside` says.
     /// A piece that slices share is shared out among them by the rows that they hold.
     pub(crate) fn memory(&self, beside: impl Fn(&T) -> usize) -> usize {
         let of_piece = |piece: &Piece| {
@@ -185,7 +185,7 @@ impl<T> Held<T> {
             + sampled(self.slots.len(), of_slot)
     }
 
-    /// How many rows are held.
+    /// The number of held rows.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -218,7 +218,7 @@ impl<T> Held<T> {
         Ok(())
     }
 
-    /// The newest pieces, and older ones while they are not larger than what comes after them.
+    /// The newest pieces, and older ones while they are not larger than their successors.
     fn merge_start(&self) -> usize {
         let mut start = self.pieces.len() - PIECES_MERGED;
         let mut held: usize = self.pieces.range(start..).map(|piece| piece.held).sum();

@@ -9,7 +9,7 @@
 //! - Both ports are partitioned by their key columns, in the same order, so equal keys meet in one
 //!   slice. Key columns are compared as their common type. A null key equals nothing.
 //! - In a cycle, a slice takes the left rows, then the right rows (`stream.rs`); or the table's
-//!   rows, then the stream's (`table.rs`). What it writes follows from that order alone.
+//!   rows, then the stream's (`table.rs`). Its output follows from that order alone.
 
 mod pairs;
 mod stream;
@@ -78,7 +78,7 @@ pub enum JoinError {
     Unknown {
         /// Which side.
         side: Side,
-        /// What is unknown.
+        /// The unknown column.
         error: UnknownColumn,
     },
     /// Two columns can never be equal.
@@ -262,7 +262,7 @@ fn shape(left: &SchemaRef, right: &SchemaRef, right_keys: &[usize], kind: JoinKi
     }
 }
 
-/// How the keys of both sides are read.
+/// The key columns of both sides, and their common types.
 #[derive(Clone, Debug)]
 struct Codecs {
     left: (Vec<usize>, Vec<DataType>),

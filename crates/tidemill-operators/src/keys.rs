@@ -1,7 +1,7 @@
 //! Keys of rows: bytes that are equal where the keys are, and the hash by which rows were routed.
 //!
 //! Invariant: two rows have equal keys exactly if their bytes are equal. Nulls are equal to nulls
-//! here; who wants SQL's `=` asks [`Keys::has_null`]. `0.0` equals `-0.0`, and NaN equals NaN.
+//! here; for SQL's `=` there is [`Keys::has_null`]. `0.0` equals `-0.0`, and NaN equals NaN.
 
 use crate::lane::{Picked, failed};
 use arrow_array::types::{Float32Type, Float64Type};
@@ -91,7 +91,7 @@ impl KeyCodec {
     /// The columns of keys that were read as bytes; a key that is none is null.
     ///
     /// # Errors
-    /// Keys are not what they were read as: an error of the engine.
+    /// A key does not decode as it was encoded: an error of the engine.
     pub(crate) fn columns<'a>(
         &self,
         keys: impl Iterator<Item = Option<&'a [u8]>>,
@@ -144,13 +144,13 @@ impl Keys {
         self.hashes[number]
     }
 
-    /// Asks for what the first of these keys are looked up in.
+    /// Prefetches the slots of the first of these keys.
     pub(crate) fn look_ahead(&self, table: &KeyTable, numbers: Range<usize>) {
         let first = &self.hashes[numbers];
         first.iter().take(LOOKED_UP_AHEAD).for_each(|hash| table.prefetch(*hash));
     }
 
-    /// Asks for what keys are looked up in that come before `end` and after this.
+    /// Prefetches the slots of the keys after this one and before `end`.
     #[inline]
     pub(crate) fn look_further(&self, table: &KeyTable, number: usize, end: usize) {
         if number + LOOKED_UP_AHEAD < end {
@@ -162,7 +162,7 @@ impl Keys {
         }
     }
 
-    /// Whether a column of a row's key is null.
+    /// Returns true if a column of a row's key is null.
     #[inline]
     pub(crate) fn has_null(&self, number: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(number))

@@ -16,8 +16,8 @@ use std::{ops::Range, sync::Arc};
 use tidemill_flow::{Block, OperatorError, TIME_COLUMN};
 use tidemill_types::{Micros, SliceId};
 
-/// Rows whose keys are looked up before anything else is done with them, about: what they change, and
-/// what was asked for when their keys were found, stays in a near cache meanwhile.
+/// The approximate number of rows whose keys are looked up before any of them changes a state: the
+/// prefetched slots and groups of that many rows stay in a near cache.
 pub(crate) const TAKEN_AT_ONCE: usize = 256;
 
 /// Rows of one slice in one block: `count` rows from number `first` of the lane's rows there.
@@ -90,8 +90,8 @@ impl Lane {
         self.parts.chunk_by(|a, b| a.slice == b.slice).map(|parts| (parts[0].slice, parts))
     }
 
-    /// Parts that follow one another in a block too, whatever their slices: they can be looked at as
-    /// one by who treats each row by itself.
+    /// Parts that also follow one another in a block, whatever their slices: a caller that treats each
+    /// row by itself can read them as one.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = &[Part]> {
         let goes_on = |a: &Part, b: &Part| a.block == b.block && a.first + a.count == b.first;
         self.parts.chunk_by(goes_on)
@@ -136,7 +136,7 @@ impl<'a> Picked<'a> {
         Self { batch: block.batch(), rows: picked_rows(block, slices) }
     }
 
-    /// How many rows.
+    /// The number of rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.map_or(self.batch.num_rows(), <[u32]>::len)
     }
@@ -191,7 +191,7 @@ impl<'a> Times<'a> {
     }
 }
 
-/// An Arrow kernel refused what the schema promised.
+/// An Arrow kernel refused a type that the schema promised.
 pub(crate) fn failed(error: arrow_schema::ArrowError) -> OperatorError {
     OperatorError::new(error.to_string())
 }

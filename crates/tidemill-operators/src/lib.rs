@@ -1,7 +1,7 @@
-//! What a stage can run: SQL expressions, aggregates, windows, joins, top-k, and Rust functions; and how people
-//! look at their states, with SQL.
+//! The operators that stages run: SQL expressions, aggregates, windows, joins, top-k and Rust functions; and
+//! their states as tables.
 //!
-//! Invariant: what a slice writes follows from its state and its input alone, in their order;
+//! Invariant: the output of a slice follows from its state and its input alone, in their order;
 //! lanes, threads and the cut of batches into blocks do not show.
 
 pub mod aggregate;

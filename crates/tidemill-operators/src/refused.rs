@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Invariant: which rows are refused follows from each row alone; blocks, lanes and replays do not show.
-//! So what the parts gave is taken as it is: together, rows may fail of which none does alone, as those
-//! whose results are too large together.
+//! The results of the parts are therefore final: rows may fail together of which none fails alone, such
+//! as those whose results are too large together.
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_json::{WriterBuilder, writer::LineDelimited};
@@ -25,15 +25,15 @@ use tidemill_types::SliceId;
 /// Makes something of some rows; an error is of one of them, or of how many they are.
 type Evaluate<'a> = dyn Fn(&RecordBatch) -> Result<RecordBatch, OperatorError> + 'a;
 
-/// Blocks, and what was made of each.
+/// Blocks, and the result of each.
 pub(crate) type OfBlocks<'a, T> = (Cow<'a, [Arc<Block>]>, Vec<T>);
 
-/// Most that is made of a batch part by part: what is too large at once is not made in pieces.
+/// Largest result of a batch that is made part by part: a result too large at once is not made in pieces.
 const MADE_BYTES_MAX: usize = 1 << 30;
 
-/// What came of the rows of a batch.
+/// The results of the rows of a batch.
 struct Divided {
-    /// What was made of all rows but the refused ones, in their order.
+    /// The results of all rows but the refused ones, in their order.
     made: RecordBatch,
     /// The rows that are refused, each with its reason.
     refused: BTreeMap<usize, String>,
@@ -91,13 +91,13 @@ impl Divided {
     }
 }
 
-/// Whether a part of it has values of the other rows.
+/// Returns true if a part of the batch still has values of its other rows.
 fn has_lists(batch: &RecordBatch) -> bool {
     batch.columns().iter().any(|it| it.data_type().is_nested())
 }
 
-/// Some rows, with nothing of the others. Lists and objects are copied: a part of them has the values
-/// of all rows still, and what is done with their values is done with all.
+/// Some rows, with nothing of the others. Lists and objects are copied, because a part of them keeps the
+/// values of all rows, and a kernel over their values would process them all.
 fn rows_alone(
     batch: &RecordBatch,
     first: usize,
@@ -125,7 +125,7 @@ fn bytes_of(batch: &RecordBatch) -> Result<usize, OperatorError> {
     batch.columns().iter().map(of_column).sum::<Result<_, _>>().map_err(crate::lane::failed)
 }
 
-/// Columns of one length as a batch, for those who go by their places.
+/// Columns of one length as a batch, for callers that go by position.
 pub(crate) fn beside(columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, OperatorError> {
     let field =
         |(nth, it): (usize, &ArrayRef)| Field::new(nth.to_string(), it.data_type().clone(), true);
@@ -149,8 +149,8 @@ fn json(batch: &RecordBatch, row: usize) -> Vec<u8> {
     bytes
 }
 
-/// What is made of the rows of a slice that are not refused. `first` of its rows of the cycle stand
-/// before them.
+/// The results of the rows of a slice that are not refused. `first` of its rows of the cycle stand before
+/// them.
 pub(crate) fn of_rows(
     batch: &RecordBatch,
     evaluate: &Evaluate<'_>,
@@ -164,9 +164,8 @@ pub(crate) fn of_rows(
     Ok(made)
 }
 
-/// What `evaluate` makes of each row of each block, and the blocks: those without the rows that it
-/// refuses, if there are any. Refused rows of a lane's own slices become dead letters; other lanes see
-/// to theirs.
+/// The results of `evaluate` for each block, and the blocks without the rows that it refuses. Refused rows
+/// of a lane's own slices become dead letters; other lanes report theirs.
 pub(crate) fn of_blocks<'a>(
     blocks: &'a [Arc<Block>],
     evaluate: &Evaluate<'_>,
@@ -206,8 +205,8 @@ pub(crate) fn of_blocks<'a>(
     Ok((Cow::Owned(others), of_others))
 }
 
-/// A block without its refused rows, and what was made of each row that it then has; `made` is of
-/// those that stay.
+/// A block without its refused rows, and the result of each remaining row; `made` has the rows that
+/// stay.
 fn without_rows(
     block: &Block,
     (batch, made): (&RecordBatch, RecordBatch),

@@ -1,4 +1,4 @@
-//! What states show, as text that tests compare.
+//! Tables of states, as text that tests compare.
 
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use tidemill_flow::trial::Trial;

@@ -42,7 +42,7 @@ const WINDOW_COLUMNS: [&str; 2] = ["window_start", "window_end"];
 pub struct Top {
     /// The operator.
     pub factory: Arc<dyn OperatorFactory>,
-    /// How rows must reach it.
+    /// The partition by which rows must reach it.
     pub partition: Partition,
 }
 
@@ -130,7 +130,7 @@ pub fn top(input: &SchemaRef, spec: &TopSpec) -> Result<Top, TopError> {
     Ok(Top { factory: Arc::new(factory), partition })
 }
 
-/// What orders the rows.
+/// The columns that order the rows.
 #[derive(Clone)]
 enum By {
     Column(usize),
@@ -279,7 +279,7 @@ impl Operator for TopOperator {
     }
 }
 
-/// Asks for what rows look at that come after this and before `end`.
+/// Prefetches the groups of the rows after this one and before `end`.
 fn look_ahead(groups: &Groups, keys: &Keys, number: usize, end: usize) {
     let ahead = |by: usize| (number + by < end).then(|| keys.hash(number + by));
     if let Some(hash) = ahead(LOOKED_UP_AHEAD) {

@@ -22,13 +22,13 @@ use tidemill_types::{
 #[cfg(test)]
 mod tests;
 
-/// Why a stage was refused: which part of it, and what is wrong there.
+/// The refusal of a stage: the part at fault, and the fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{part}`: {error}")]
 pub struct TransformError {
     /// The part, such as `where` or `select.delay`.
     pub part: String,
-    /// What is wrong.
+    /// The fault.
     pub error: ExprError,
 }
 

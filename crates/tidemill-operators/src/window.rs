@@ -49,7 +49,7 @@ use spans::Spans;
 /// Rows of a result that are put out together, at most.
 const ROWS_OUT_MAX: usize = 8_192;
 
-/// What a windowed stage was compiled to; shared by its lanes.
+/// A compiled windowed stage, shared by its lanes.
 pub(crate) struct Windowed {
     pub(crate) input: SchemaRef,
     pub(crate) output: SchemaRef,
@@ -57,7 +57,7 @@ pub(crate) struct Windowed {
     pub(crate) aggregates: Aggregates,
     /// Place of the hidden time column in the input.
     pub(crate) time: Option<usize>,
-    /// Whether rows carry `window_start` and `window_end`.
+    /// True if rows carry `window_start` and `window_end`.
     pub(crate) bounds: bool,
 }
 
@@ -171,7 +171,7 @@ fn output_schema(keys: &KeyPlan, aggregates: &Aggregates, bounds: bool, timed: b
     Arc::new(Schema::new(fields))
 }
 
-/// Each column of the results has a name of its own: what reads them could not tell them apart.
+/// Refuses results with two columns of one name, which a reader could not tell apart.
 fn each_name_once(output: &SchemaRef, key: &[String]) -> Result<(), AggregateError> {
     let names: Vec<&str> = output.fields().iter().map(|it| it.name().as_str()).collect();
     // The bounds of windows have no part of the job that names them, nor has event time.
@@ -201,7 +201,7 @@ pub(crate) struct Prepared {
 }
 
 impl Windowed {
-    /// What it does but for the window, in words.
+    /// A description of the stage without its window, for checkpoints.
     pub(crate) fn does(&self) -> String {
         let key: Vec<String> =
             self.keys.fields.iter().map(|it| format!("{} {}", it.name(), it.data_type())).collect();
@@ -258,7 +258,7 @@ impl Prepared {
         }
     }
 
-    /// What the accumulators look at.
+    /// The columns that the accumulators read.
     pub(crate) fn taken(&self) -> Taken<'_> {
         let times = self.times.as_ref().map(|times| &times.values()[..]);
         Taken { arguments: &self.arguments, times }
@@ -271,7 +271,7 @@ impl Prepared {
     }
 }
 
-/// Whether any row of these blocks is of a slice.
+/// Returns true if any row of these blocks belongs to a slice.
 pub(crate) fn has_rows(blocks: &[Arc<Block>], slice: SliceId) -> bool {
     blocks.iter().any(|block| !block.rows_of(slice).is_empty())
 }
@@ -355,7 +355,7 @@ impl Emitter {
         self.times[first..].copy_from_slice(times);
     }
 
-    /// Puts out what there is, if it is much.
+    /// Emits the waiting rows if they are many.
     pub(crate) fn flush_if_full(
         &mut self,
         plan: &Windowed,
@@ -364,7 +364,7 @@ impl Emitter {
         if self.times.len() >= ROWS_OUT_MAX { self.flush(plan, output) } else { Ok(()) }
     }
 
-    /// Puts out what there is.
+    /// Emits the waiting rows.
     pub(crate) fn flush(
         &mut self,
         plan: &Windowed,
@@ -376,7 +376,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// Takes what there is as columns of the output.
+    /// Takes the waiting rows as columns of the output.
     pub(crate) fn batch(&mut self, plan: &Windowed) -> Result<Option<RecordBatch>, OperatorError> {
         let rows = self.times.len();
         if rows == 0 {

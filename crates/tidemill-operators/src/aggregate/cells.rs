@@ -67,7 +67,7 @@ impl Cells {
         self.words.capacity() * size_of::<u64>() + sides
     }
 
-    /// Whether each group is as long as any other when it is saved.
+    /// Returns true if all groups have the same length when saved.
     pub(crate) fn are_alike(&self) -> bool {
         self.sides.is_empty()
     }
@@ -103,7 +103,7 @@ impl Cells {
         self.words.shrink_to(with_room(self.groups) * self.stride);
     }
 
-    /// Asks for what a group holds, or is about to hold, which is about to change.
+    /// Prefetches the cells of a group that is about to change.
     #[inline]
     pub(crate) fn prefetch(&self, group: u32) {
         let place = group as usize * self.stride;
@@ -111,7 +111,7 @@ impl Cells {
         prefetch(&self.words, place + self.stride.saturating_sub(1));
     }
 
-    /// Writes what a group holds, for a checkpoint.
+    /// Writes the accumulators of a group, for a checkpoint.
     #[inline]
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
         let with_more = &self.words[group * self.stride..];
@@ -132,7 +132,7 @@ impl Cells {
         self.sides.iter().for_each(|side| side.save(group, out));
     }
 
-    /// Takes back what a group held; there is room for it.
+    /// Restores the accumulators of a group, for which there is room.
     pub(crate) fn restore(
         &mut self,
         group: usize,
@@ -149,7 +149,7 @@ impl Cells {
     /// Copies of these groups, in this order, and no room for more.
     ///
     /// # Errors
-    /// What was saved cannot be restored: an error of the engine.
+    /// The saved bytes cannot be restored: an error of the engine.
     pub(crate) fn copied(&self, plan: &Aggregates, groups: &[u32]) -> Result<Self, SavedError> {
         let (mut copies, mut saved) = (Self::new(plan), Vec::new());
         copies.words.reserve_exact(groups.len() * self.stride);
@@ -175,7 +175,7 @@ impl Cells {
     }
 
     /// Takes rows: `rows[i]` of the arguments belongs to `groups[i]`. Of many, no more than
-    /// [`TAKEN_AT_ONCE`](crate::lane::TAKEN_AT_ONCE); and what their groups hold was asked for ([`Self::prefetch`]).
+    /// [`TAKEN_AT_ONCE`](crate::lane::TAKEN_AT_ONCE), and their groups are prefetched ([`Self::prefetch`]).
     pub(crate) fn update(
         &mut self,
         plan: &Aggregates,
@@ -291,7 +291,7 @@ impl Cells {
         }
     }
 
-    /// Adds group `from` of `other` to group `to`; what is added came later.
+    /// Adds group `from` of `other`, which came later, to group `to`.
     pub(crate) fn merge(&mut self, plan: &Aggregates, to: usize, other: &Self, from: usize) {
         let source = &other.words[from * other.stride..][..other.held];
         let target = &mut self.words[to * self.stride..][..self.held];

@@ -13,11 +13,11 @@ const NEW_MAX: usize = 1_024;
 /// Compression of a digest: more is finer.
 const K: u16 = 200;
 
-/// Memory of what a digest has merged: mean and weight of twice as many centroids as its compression,
-/// and as many values that wait.
+/// Memory of a digest: mean and weight of twice as many centroids as its compression, and as many
+/// waiting values.
 const MERGED_BYTES: usize = K as usize * 2 * 16 * 2;
 
-/// How many values are not finite: a digest knows only means of others.
+/// The counts of values that are not finite, of which a digest has no means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Beyond {
     below: u64,
@@ -33,8 +33,8 @@ impl Beyond {
     }
 }
 
-/// A digest as it is saved. The first two are an `Option` without what is not finite, byte for byte:
-/// earlier versions wrote that.
+/// A digest as it is saved. The first two variants are, byte for byte, the `Option` that earlier versions
+/// wrote, without values that are not finite.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Saved {
     Nothing,
@@ -42,8 +42,8 @@ pub(super) enum Saved {
     All(Vec<u8>, Vec<f64>, Beyond),
 }
 
-/// A digest that can be written out at any time without a change: what it will say depends on when
-/// its new values are merged, so they wait here, and are merged when they are so many or it is read.
+/// A digest that can be saved at any time without a change. Its results depend on the moments at which
+/// new values are merged, so they wait here until they are many or the digest is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Digest {
     merged: TDigestMut,

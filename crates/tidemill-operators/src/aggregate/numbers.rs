@@ -29,7 +29,7 @@ pub(crate) enum ArgColumn {
     Text(StringArray),
 }
 
-/// How values of a type are held; none if they cannot be.
+/// The representation of a type's values; none if there is none.
 pub(crate) fn held(data_type: &DataType) -> Option<Held> {
     match data_type {
         DataType::Boolean
@@ -64,7 +64,7 @@ fn safe_cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, OperatorError>
     cast_with_options(array, to, &options).map_err(arrow_error)
 }
 
-/// Decimals without their point, and unsigned numbers. What stands under a null may be any number.
+/// Decimals without their point, and unsigned numbers. The number under a null is arbitrary.
 fn wide(array: &ArrayRef) -> Result<Decimal128Array, OperatorError> {
     match array.data_type() {
         DataType::UInt64 => Ok(array.as_primitive::<UInt64Type>().unary(i128::from)),
@@ -112,7 +112,7 @@ impl ArgColumn {
         Ok(Self::of(&Self::values(array, held)?, held))
     }
 
-    /// Takes what [`values`](Self::values) gave.
+    /// Takes the result of [`values`](Self::values).
     pub(crate) fn of(values: &ArrayRef, held: Held) -> Self {
         match held {
             Held::Int => Self::Int(values.as_primitive::<Int64Type>().clone()),

@@ -33,7 +33,7 @@ impl Value {
     }
 }
 
-/// What one side accumulator keeps, by group.
+/// The state of one side accumulator, by group.
 #[derive(Debug)]
 pub(crate) enum Side {
     Text { kept: Kept, values: Vec<Option<(i64, Box<str>)>> },
@@ -146,7 +146,7 @@ impl Side {
         }
     }
 
-    /// Adds group `from` of another store to group `to`; what is added came later.
+    /// Adds group `from` of another store, which came later, to group `to`.
     pub(crate) fn merge(&mut self, to: usize, other: &Self, from: usize) {
         match (self, other) {
             (Self::Text { kept, values }, Self::Text { values: others, .. }) => {
@@ -189,7 +189,7 @@ impl Side {
         taken.clear(0);
     }
 
-    /// Writes what a group holds, for a checkpoint.
+    /// Writes the state of a group, for a checkpoint.
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         match self {
@@ -207,7 +207,7 @@ impl Side {
         put_bytes(out, &bytes);
     }
 
-    /// Takes back what a group held.
+    /// Restores the state of a group.
     pub(crate) fn restore(
         &mut self,
         group: usize,

@@ -47,7 +47,7 @@ pub(super) fn read_words<'a>(
     }
 }
 
-/// Adds a whole number: its lower words, lowest first, and what it has above them.
+/// Adds a whole number: its lower words, lowest first, and its upper part.
 #[inline]
 pub(super) fn add_whole<const N: usize>(words: &mut [u64], lower: [u64; N], upper: i64) {
     let words = &mut words[..=N];

@@ -14,7 +14,7 @@ use tidemill_types::SliceId;
 #[derive(Debug)]
 pub struct PerRecordBytes<F>(Arc<F>);
 
-/// Calls `function` with each byte record; what it pushes to the output are byte records again.
+/// Calls `function` with each byte record. Its output is byte records too.
 /// A column of text or binary counts as byte records too; a null is an empty record.
 pub fn per_record_bytes<F>(function: F) -> PerRecordBytes<F>
 where
@@ -163,7 +163,7 @@ where
     }
 }
 
-/// Passes a whole block on until a record of it is dropped; then what was kept is copied.
+/// Passes a whole block on until a record of it is dropped; then the kept records are copied.
 #[inline]
 fn filter_block(
     block: &Arc<Block>,

@@ -1,4 +1,4 @@
-//! What a function of the program writes: rows into column builders, or whole batches.
+//! The output of a program's function: rows into column builders, or whole batches.
 //!
 //! Invariant: batches and rows leave in the order in which they were written.
 
@@ -17,7 +17,7 @@ use column::Builder;
 /// Rows in one batch at most.
 const ROWS_MAX: usize = 16_384;
 
-/// Takes what a function writes.
+/// Takes the output of a function.
 pub struct Emit {
     schema: SchemaRef,
     columns: Vec<Builder>,
@@ -276,9 +276,9 @@ impl Emit {
         Ok(())
     }
 
-    /// Sends what could not be processed to the dead-letter sink, and goes on. Known to be of the
-    /// record being processed in functions that see one record; of the slice in those that see one;
-    /// in those that see batches the letter says no more than that.
+    /// Sends a record that could not be processed to the dead-letter sink, and goes on. The letter names
+    /// the record in functions that see one record, and the slice in those that see one; in those that
+    /// see batches it names neither.
     pub fn dead_letter(&mut self, reason: impl Into<String>, record: &[u8]) {
         let kept = record.len().min(tidemill_types::limits::DEAD_LETTER_BYTES_MAX);
         self.letters.push((reason.into(), record[..kept].to_vec()));
@@ -314,12 +314,12 @@ impl Emit {
         Ok(())
     }
 
-    /// Says that a slice writes what follows.
+    /// Attributes the following output to a slice.
     pub(super) fn begin(&mut self, slice: SliceId) {
         self.runs.begin(slice, self.rows);
     }
 
-    /// Hands over what was written in the cycle.
+    /// Hands over the output of the cycle.
     pub(super) fn finish(&mut self, output: &mut Output) -> Result<(), OperatorError> {
         debug_assert!(self.letters.is_empty(), "who calls the function sends its letters");
         self.flush()?;

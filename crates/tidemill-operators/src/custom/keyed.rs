@@ -18,8 +18,8 @@ use tidemill_types::SliceId;
 
 type Outcome = Result<(), OperatorError>;
 
-/// What a function with the state `S` does, in words. The modules that the names of types are in
-/// do not matter.
+/// A description of a function with the state `S`, for checkpoints. The modules of type names are left
+/// out.
 fn does<S>(output: &SchemaRef) -> String {
     let is_of_name = |it: char| it.is_alphanumeric() || it == '_' || it == ':';
     let pieces = std::any::type_name::<S>().split_inclusive(|it| !is_of_name(it));
@@ -42,13 +42,13 @@ pub struct SliceRows<'a> {
 }
 
 impl<'a> SliceInput<'a> {
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.parts.iter().map(|part| part.count).sum()
     }
 
-    /// Whether there is no row.
+    /// True if there is no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
@@ -118,8 +118,8 @@ where
 }
 
 impl<S, F> Keyed<S, F> {
-    /// Calls the function in every cycle for every slice, with rows or without: for what event
-    /// time alone makes it write.
+    /// Calls the function in every cycle for every slice, with rows or without: for output that event
+    /// time alone triggers.
     #[must_use]
     pub fn every_cycle(mut self) -> Self {
         self.every_cycle = true;

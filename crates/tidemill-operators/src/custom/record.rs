@@ -101,7 +101,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Calls `each` with every record of a batch, in order, and gathers what it gives: for programs
+/// Calls `each` with every record of a batch, in order, and collects the results: for programs
 /// that read the results of a job.
 ///
 /// # Errors

@@ -9,8 +9,8 @@ use tidemill_state::{HashOfEntry, LOOKED_UP_AHEAD, Reader, SavedError, put_bytes
 /// The hash under which a key that is null is looked for where it is saved.
 const NULL: u64 = 0;
 
-/// Room for so many that are taken back, and for some that are new: the first of those should not
-/// double what was just read.
+/// Room for `count` restored keys and some new ones, so that the first new key does not double the
+/// table.
 pub(crate) fn with_room(count: usize) -> usize {
     count + count / 8
 }

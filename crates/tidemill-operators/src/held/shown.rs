@@ -1,4 +1,4 @@
-//! Held rows as a table, for people who look at a state.
+//! Held rows as a table, for queries of a state.
 
 use super::Held;
 use crate::gather::Gather;

@@ -25,7 +25,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// What is joined by what, in words.
+    /// A description of the join, for checkpoints.
     pub(super) fn does(&self, sides: &Codecs) -> String {
         let types: Vec<String> = sides.left.1.iter().map(ToString::to_string).collect();
         let keys = (&sides.left.0, &sides.right.0, types.join(", "));
@@ -36,12 +36,12 @@ impl Shape {
         )
     }
 
-    /// How held rows of the left are written.
+    /// The codec of held rows of the left side.
     pub(super) fn left_codec(&self) -> Arc<RowCodec> {
         self.codec(&self.schema.fields()[..self.left_columns])
     }
 
-    /// How held rows of the right are written.
+    /// The codec of held rows of the right side.
     pub(super) fn right_codec(&self) -> Arc<RowCodec> {
         self.codec(&self.schema.fields()[self.left_columns..])
     }
@@ -129,7 +129,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Whether so many pairs wait that they should be written.
+    /// Returns true once enough pairs wait to be written.
     pub(super) fn is_full(&self) -> bool {
         self.left.len() >= GATHERED_ROWS_MAX
     }

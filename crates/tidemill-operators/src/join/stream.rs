@@ -6,7 +6,7 @@
 //!   that are near enough, however many the key has.
 //! - A row is held until the other side's watermark says that no partner can still come. Then an
 //!   unmatched left row comes out (kind `left`), in order of time and arrival. A late row meets
-//!   what is still held.
+//!   the rows still held.
 
 use super::pairs::{Pairs, Shape};
 use super::{Codecs, Side as Port};
@@ -32,7 +32,7 @@ mod group;
 #[cfg(test)]
 mod tests;
 
-/// Whether a left row has met a partner, where people see it.
+/// The column that says whether a left row has met a partner, in queries.
 const MATCHED_COLUMN: &str = "__matched";
 
 pub(super) struct StreamJoin {
@@ -127,7 +127,7 @@ impl OperatorFactory for StreamJoin {
     }
 }
 
-/// What a slice holds.
+/// The rows of both sides that a slice holds.
 struct SliceRows {
     groups: Groups,
     sides: [Side; 2],
@@ -175,7 +175,7 @@ struct StreamOperator {
     meeting: Meeting,
 }
 
-/// How rows meet those of the other side.
+/// The rule by which rows meet those of the other side.
 struct Meeting {
     within: i64,
     pairs: Pairs,

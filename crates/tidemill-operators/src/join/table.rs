@@ -1,7 +1,7 @@
 //! Stream with table: each left row meets the last row of its key.
 //!
 //! - In a cycle the table's rows apply before the stream's rows.
-//! - The table is what port 1 wrote last for each key; it never forgets a key.
+//! - The table holds the last row of port 1 for each key; it never forgets a key.
 
 use super::Codecs;
 use super::pairs::{Pairs, Shape};

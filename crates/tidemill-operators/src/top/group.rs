@@ -21,7 +21,7 @@ pub(super) struct Groups {
     index: HashIndex,
     free: Vec<u32>,
     held: Held<()>,
-    /// Whether groups are of windows, and come out when those close.
+    /// True if groups are of windows and come out when those close.
     windowed: bool,
     /// If so: end, first arrival and number of every group, the earliest first. A group whose
     /// end has moved is here more than once; only the last end counts.
@@ -103,13 +103,13 @@ impl Groups {
         self.index.find(hash, |it| of(it).is_some_and(|it| it.hash == hash && *it.key == *key))
     }
 
-    /// Asks for what the group of a hash is looked up in.
+    /// Prefetches the slot of a hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Asks for what is known of the group of a hash, which [`Self::prefetch`] was told of before.
+    /// Prefetches the group of a hash, whose slot [`Self::prefetch`] has fetched.
     #[inline]
     pub(super) fn prefetch_group(&self, hash: u64) {
         if let Some(number) = self.index.find(hash, |_| true) {
@@ -120,7 +120,7 @@ impl Groups {
         }
     }
 
-    /// Asks for what a row of this hash is compared with; [`Self::prefetch_group`] came before.
+    /// Prefetches the rows that a row of this hash is compared with; [`Self::prefetch_group`] came before.
     #[inline]
     pub(super) fn prefetch_best(&self, hash: u64) {
         if let Some(number) = self.index.find(hash, |_| true)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! records   [pane][pane][pane][pane]          a pane: the greatest common divisor of size, every
-//! queue     front: ready sums of what is left to leave │ back: panes, and their sum
+//! queue     front: ready sums of the panes left there  │ back: panes, and their sum
 //! ```
 //!
 //! The queue is two stacks, so a record costs the same however large the window is: every pane is
@@ -107,8 +107,8 @@ impl OperatorFactory for Factory {
 }
 
 impl Factory {
-    /// The accumulators of what the next result of a key holds so far: of the panes that are held,
-    /// some may leave before it is due.
+    /// The accumulators of a key's next result so far. Some of the held panes may leave before it is
+    /// due.
     fn next_result(&self, it: &Window) -> Vec<u32> {
         let whole = [it.front.last().copied(), it.back_sum, it.filling];
         if self.panes == u64::MAX {
@@ -158,7 +158,7 @@ impl Windows {
     }
 
     /// The oldest pane leaves. An empty front is first made of the back: sums from each pane to
-    /// the last, so that the front always has the sum of what is left in it.
+    /// the last, so that the front always has the sum of its remaining panes.
     fn end_oldest(&mut self, it: &Factory, key: usize) {
         if self.windows[key].front.is_empty() {
             let back = std::mem::take(&mut self.windows[key].back);

@@ -49,7 +49,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Whether a row that comes out has the latest time of its key's records.
+    /// Returns true if an emitted row has the latest time of its key's records.
     fn is_by_latest(&self) -> bool {
         self.spans.is_none() && self.plan.time.is_some()
     }
@@ -67,11 +67,11 @@ struct Lane {
     groups: Vec<u32>,
 }
 
-/// What one stage writes.
+/// The output of one stage.
 struct Outlet {
     emitter: Emitter,
     late: Vec<u32>,
-    /// Whether rows of the pane at hand are late.
+    /// True while rows of the current pane are late.
     is_late: bool,
 }
 
@@ -189,7 +189,7 @@ fn show(
 }
 
 impl Lane {
-    /// What all stages have alike.
+    /// The part of the plan that all stages share.
     fn plan(&self) -> &Arc<Windowed> {
         &self.stages[0].plan
     }
@@ -355,7 +355,7 @@ impl Lane {
     }
 
     /// The windows of stages that share their panes. Of those that end together, a longer one begins
-    /// with what was merged for the shorter one, so that a pane is merged once: the newest first.
+    /// with the merged panes of the shorter one, so that a pane is merged once: the newest first.
     /// Panes lie apart in time, so `first` and `last` need no order among them.
     fn close_shared(
         &mut self,

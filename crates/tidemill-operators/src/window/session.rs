@@ -10,11 +10,11 @@
 //! ```
 //!
 //! The sessions of a key lie apart, in the order of time: a record touches none but its neighbours,
-//! and those that have ended are the first. Results, and what is saved, are in the order in which
+//! and those that have ended are the first. Results and saved sessions are in the order in which
 //! sessions were opened.
 //!
-//! Keys without a session are forgotten when they are half of all: what a slice holds follows what
-//! is open, and not what came ever.
+//! Keys without a session are forgotten when they are half of all: the memory of a slice follows its
+//! open sessions, not its history.
 
 use super::{Emitter, Late, Prepared, Windowed, shown};
 use crate::aggregate::Cells;
@@ -69,7 +69,7 @@ struct Sessions {
     opened: u64,
     /// Keys with a session.
     live: usize,
-    /// When keys are due; what is not as their key says is of the past.
+    /// The times at which keys are due. An entry that differs from its key's own is of the past.
     due: Due<u32>,
     noted: Noted,
 }
@@ -191,7 +191,7 @@ impl Sessions {
         self.open.iter().zip(0..).for_each(|(it, key)| self.due.push(it.due, key));
     }
 
-    /// Whether a record belongs to a session that is open.
+    /// Returns true if a record belongs to an open session.
     fn joins(&self, keys: &BlockKeys, hashes: &[u64], row: usize, (time, gap): (i64, i64)) -> bool {
         let open = self.keys.find(keys, hashes, row).and_then(|key| self.open.get(key as usize));
         open.is_some_and(|open| !touched(&open.sessions, time, gap).is_empty())

@@ -1,5 +1,5 @@
-//! Stages with windows over time that read one input by one key: what several of them keep of a row
-//! is kept once (KerA chapter 4).
+//! Stages with windows over time that read one input by one key keep shared panes once (KerA,
+//! chapter 4).
 //!
 //! ```text
 //! a: 1 min, count(*)                       panes of 1 min: [count │ count, sum of delay]

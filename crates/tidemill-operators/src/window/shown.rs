@@ -1,7 +1,7 @@
-//! Open windows as a table, for people who look at a state: what each would put out now.
+//! Open windows as a table for queries: the row that each would emit now.
 //!
-//! Reading some accumulators tidies them, which a look must not do to a state: so they are copied
-//! first, byte by byte as a checkpoint has them, and what is shown is what would come out.
+//! Reading some accumulators changes them, which a query must not do to a state: they are copied first,
+//! byte by byte as a checkpoint has them.
 
 use super::{Emitter, ROWS_OUT_MAX, Windowed};
 use crate::aggregate::Cells;
@@ -23,7 +23,7 @@ fn shown_schema(output: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()))
 }
 
-/// Open windows on their way to who looks at them.
+/// Open windows on their way to a query.
 pub(super) struct Showing<'a, 'b> {
     plan: &'a Windowed,
     emitter: Emitter,
@@ -88,7 +88,7 @@ impl<'a, 'b> Showing<'a, 'b> {
         }
     }
 
-    /// Shows what is left.
+    /// Shows the remaining windows.
     pub(super) fn finish(mut self) -> Result<(), OperatorError> {
         // Nothing comes after it.
         self.put().map(|_| ())

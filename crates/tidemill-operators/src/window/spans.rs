@@ -5,8 +5,8 @@ use tidemill_types::{Micros, Span, job::WindowSpec, limits::WINDOWS_OF_RECORD_MA
 
 /// Windows of one size, in microseconds.
 ///
-/// Event times and sizes are bounded ([`Micros::is_event_time`], [`Span::LONGEST`]), so that no bound
-/// of a window is beyond what a number holds.
+/// Event times and sizes are bounded ([`Micros::is_event_time`], [`Span::LONGEST`]), so that every
+/// bound of a window fits a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spans {
     pub(super) size: i64,
@@ -89,7 +89,7 @@ impl Spans {
         }
     }
 
-    /// Whether any window at all can close between two watermarks.
+    /// Returns true if any window can close between two watermarks.
     pub(super) fn any_closes(&self, (before, now): (Micros, Micros)) -> bool {
         let nth = |at: Micros| at.0.saturating_sub(self.size).div_euclid(self.every);
         before < now && (before == Micros::MIN || now == Micros::MAX || nth(before) < nth(now))

@@ -1,4 +1,4 @@
-//! Groups and their accumulators: an aggregate table, which notes what changes in it.
+//! Groups and their accumulators: an aggregate table, which marks its changed rows.
 
 use super::Windowed;
 use crate::aggregate::Cells;
@@ -42,7 +42,7 @@ impl Table {
         self.partly = Some(Partly { numbers: Vec::new(), next: groups });
     }
 
-    /// Whether all of its groups are in memory.
+    /// Returns true if all of its groups are in memory.
     pub(super) fn is_whole(&self) -> bool {
         self.partly.is_none()
     }

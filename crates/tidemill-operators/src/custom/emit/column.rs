@@ -1,6 +1,6 @@
 //! Builds one column, value by value.
 //!
-//! Columns of one kind are built as the widest of it, and made what they are when they are whole.
+//! A column is built as the widest type of its kind, and cast to its own type when it is whole.
 //!
 //! Invariant: a column holds the very values that were written; one that its type cannot tell is
 //! refused when it comes.
@@ -50,7 +50,7 @@ fn whole<T: Into<i64>>(least: T, most: T) -> Builder {
     Builder::Whole(builder::Int64Builder::new(), least.into()..=most.into())
 }
 
-/// Whether the keys of a dictionary tell apart whatever may be in one batch.
+/// Returns true if the keys of a dictionary can number every value of one batch.
 fn is_wide(keys: &DataType) -> bool {
     !matches!(keys, DataType::Int8 | DataType::UInt8)
 }

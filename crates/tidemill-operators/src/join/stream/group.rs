@@ -15,7 +15,7 @@ type Slots = [Queue; 2];
 #[derive(Default)]
 struct Queue {
     slots: SmallVec<[u32; 4]>,
-    /// How many have gone, and are to be taken out once they are half of all.
+    /// The number of gone rows, which are taken out once they are half of all.
     gone: u32,
 }
 
@@ -69,7 +69,7 @@ impl Groups {
             + sampled(self.slots.len(), of)
     }
 
-    /// How many keys have rows.
+    /// The number of keys with rows.
     #[cfg(test)]
     pub(super) const fn live(&self) -> usize {
         self.live
@@ -91,7 +91,7 @@ impl Groups {
         prefetch(&self.slots, group as usize);
     }
 
-    /// Asks for what a row meets in its group, and comes behind, which should be in a cache by now.
+    /// Prefetches the rows that a row meets in its group; the group itself should be in a cache by now.
     #[inline]
     pub(super) fn prefetch_rows(&self, group: u32, sides: &[Side; 2], side: usize) {
         let slots = &self.slots[group as usize];

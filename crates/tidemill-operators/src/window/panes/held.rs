@@ -29,7 +29,7 @@ pub(super) struct Panes {
     restored: Option<(i64, Table)>,
     /// Groups that are still to be taken back, about.
     expected: usize,
-    /// Panes that had gone when the one under way began, and what those that went since held then.
+    /// Panes that had gone when the checkpoint under way began, and the contents of those that went since.
     frozen: Aside,
     /// If groups are still to be read back: where they are.
     by_key: Option<ByKey>,

@@ -1,4 +1,4 @@
-//! Which panes the rows of a cycle are in, and what of those is still to be read back.
+//! The panes of a cycle's rows, and the parts of them that are still to be read back.
 
 use super::{Lane, Panes, Wanted};
 use crate::window::{Prepared, has_rows};
@@ -7,7 +7,7 @@ use tidemill_flow::{Block, Context};
 use tidemill_types::SliceId;
 
 impl Lane {
-    /// What this cycle needs of states that are still to be read back is read meanwhile.
+    /// Reads ahead the saved state that this cycle needs.
     pub(super) fn read_ahead(
         &self,
         context: &mut Context<'_>,
