@@ -6,7 +6,8 @@
 
 #![no_main]
 
-use tidemill_state::fuzzing::{manifest, manifest_seeds, runs, runs_seeds, store};
+use tidemill_checkpoints::fuzzing::{manifest, manifest_seeds, read_rows, store};
+use tidemill_state::fuzzing::{runs, runs_seeds, split};
 
 fn seeds() -> Vec<Vec<u8>> {
     let of = |kind: u8, seed: Vec<u8>| [vec![kind], seed].concat();
@@ -23,7 +24,10 @@ libfuzzer_sys::fuzz_target!(
         // A state has a place for each of 65,536 rows of a run that names the last of them alone.
         let bytes_max = (64 << 20) + 1000 * rest.len();
         tidemill_fuzz::within(bytes_max, || match kind % 3 {
-            0 => runs(rest),
+            0 => {
+                split(rest).into_iter().for_each(read_rows);
+                runs(rest);
+            }
             1 => manifest(rest),
             _ => store(rest),
         });

@@ -18,6 +18,7 @@ const SYNCHRONOUS: &[&str] = &[
     "tidemill-env",
     "tidemill-log",
     "tidemill-state",
+    "tidemill-checkpoints",
     "tidemill-client",
     "tidemill-flow",
     "tidemill-operators",

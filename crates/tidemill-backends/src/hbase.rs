@@ -27,7 +27,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use gateway::Gateway;
 use message::{CellSet, scanner};
 use std::time::Duration;
-use tidemill_state::StateError;
+use tidemill_checkpoints::BackendError;
 use tidemill_types::job::HbaseSpec;
 
 /// Requests at once.
@@ -53,11 +53,11 @@ pub(crate) struct HbaseTable {
 
 impl HbaseTable {
     /// Looks at the address; nothing is asked of the gateway.
-    pub(crate) fn new(spec: &HbaseSpec, job: &str) -> Result<Self, StateError> {
+    pub(crate) fn new(spec: &HbaseSpec, job: &str) -> Result<Self, BackendError> {
         let gateway = Gateway::new(spec, job)?;
         let runtime = Runtime::new().map_err(|error| {
             let why = format!("there is no room for its client: {error}");
-            StateError::Refused { place: gateway.place().to_owned(), why }
+            BackendError::Refused { place: gateway.place().to_owned(), why }
         })?;
         Ok(Self { gateway, job: job.to_owned(), runtime })
     }
@@ -75,7 +75,7 @@ impl HbaseTable {
         unhex(row.strip_prefix(&self.job)?.strip_prefix(".value.")?)
     }
 
-    async fn put_all(&self, puts: &[(&[u8], &[u8])]) -> Result<(), StateError> {
+    async fn put_all(&self, puts: &[(&[u8], &[u8])]) -> Result<(), BackendError> {
         let send = |part: &[(&[u8], &[u8])]| {
             let mut cells = CellSet::default();
             for (key, value) in part {
@@ -87,7 +87,7 @@ impl HbaseTable {
         requests.buffer_unordered(REQUESTS).try_collect().await
     }
 
-    async fn delete_all(&self, deletes: &[&[u8]]) -> Result<(), StateError> {
+    async fn delete_all(&self, deletes: &[&[u8]]) -> Result<(), BackendError> {
         if deletes.is_empty() {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl Store for HbaseTable {
         VALUE_BYTES_MAX
     }
 
-    fn owner(&self) -> Result<Option<Bytes>, StateError> {
+    fn owner(&self) -> Result<Option<Bytes>, BackendError> {
         self.runtime.run(async {
             // A row of a table that is not there is not there either.
             self.gateway.check_table().await?;
@@ -141,7 +141,7 @@ impl Store for HbaseTable {
         })
     }
 
-    fn claim(&self, record: &[u8]) -> Result<(), StateError> {
+    fn claim(&self, record: &[u8]) -> Result<(), BackendError> {
         let row = self.owner_row();
         let mut cells = CellSet::default();
         // What is put, then what is there before: nothing.
@@ -149,7 +149,7 @@ impl Store for HbaseTable {
         self.runtime.run(self.gateway.put_checked(&row, cells))
     }
 
-    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError> {
+    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError> {
         let row = self.owner_row();
         self.runtime.run(async {
             owner(self.gateway.get(&row).await?.as_deref())?;
@@ -160,7 +160,7 @@ impl Store for HbaseTable {
         })
     }
 
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError> {
+    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
         self.runtime.run(async {
             owner(self.gateway.get(&self.owner_row()).await?.as_deref())?;
             self.put_all(&changes.puts).await?;
@@ -168,11 +168,11 @@ impl Store for HbaseTable {
         })
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BackendError> {
         self.runtime.run(self.gateway.get(&self.row(key)))
     }
 
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, BackendError> {
         let from = self.row(prefix);
         // Digits and letters come before it.
         let scan = scanner(&from, &format!("{from}~"), PAGE_KEYS);

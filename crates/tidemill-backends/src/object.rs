@@ -29,7 +29,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutMode, RetryConfig, path::Path};
 use std::{env, future::Future, sync::Arc, time::Duration};
-use tidemill_state::StateError;
+use tidemill_checkpoints::BackendError;
 use tidemill_types::job::ObjectStoreSpec;
 
 /// Requests at once.
@@ -52,8 +52,8 @@ pub(crate) struct ObjectPlace {
 
 impl ObjectPlace {
     /// Looks at the address; nothing is asked of the store.
-    pub(crate) fn new(spec: &ObjectStoreSpec, job: &str) -> Result<Self, StateError> {
-        let refuse = |why: String| StateError::Refused { place: spec.url.clone(), why };
+    pub(crate) fn new(spec: &ObjectStoreSpec, job: &str) -> Result<Self, BackendError> {
+        let refuse = |why: String| BackendError::Refused { place: spec.url.clone(), why };
         let (bucket, prefix) = bucket_of(&spec.url).map_err(refuse)?;
         let timeout = Duration::from_micros(spec.timeout.0.max(1).unsigned_abs());
         let allow_http = spec.allow_http || env::var("AWS_ALLOW_HTTP").is_ok_and(|it| it == "true");
@@ -91,10 +91,10 @@ impl ObjectPlace {
         place: String,
         folder: Path,
         timeout: Duration,
-    ) -> Result<Self, StateError> {
+    ) -> Result<Self, BackendError> {
         let runtime = Runtime::new().map_err(|error| {
             let why = format!("there is no room for its client: {error}");
-            StateError::Refused { place: place.clone(), why }
+            BackendError::Refused { place: place.clone(), why }
         })?;
         Ok(Self { place, store, folder, timeout, runtime })
     }
@@ -127,23 +127,23 @@ impl ObjectPlace {
         &self,
         asked: Asked,
         what: impl Future<Output = object_store::Result<T>>,
-    ) -> Result<Option<T>, StateError> {
+    ) -> Result<Option<T>, BackendError> {
         let place = || self.place.clone();
         match within(self.timeout, what).await {
             Ok(Ok(answer)) => Ok(Some(answer)),
             Ok(Err(error)) => fault::told(asked, &error, place()),
             Err(_) => {
                 let why = format!("no answer within {:?}", self.timeout);
-                Err(StateError::Unreachable { place: place(), why })
+                Err(BackendError::Unreachable { place: place(), why })
             }
         }
     }
 
-    async fn read(&self, path: &Path) -> Result<Option<Bytes>, StateError> {
+    async fn read(&self, path: &Path) -> Result<Option<Bytes>, BackendError> {
         self.ask(Asked::Read, async { self.store.get(path).await?.bytes().await }).await
     }
 
-    async fn put_all(&self, puts: &[(&[u8], &[u8])]) -> Result<(), StateError> {
+    async fn put_all(&self, puts: &[(&[u8], &[u8])]) -> Result<(), BackendError> {
         let put = |(key, value): &(&[u8], &[u8])| {
             let (path, sealed) = (self.path(key), seal(key, value));
             async move { self.ask(Asked::Write, self.store.put(&path, sealed.into())).await.map(drop) }
@@ -152,7 +152,7 @@ impl ObjectPlace {
         puts.buffer_unordered(REQUESTS).try_collect().await
     }
 
-    async fn delete_all(&self, deletes: &[&[u8]]) -> Result<(), StateError> {
+    async fn delete_all(&self, deletes: &[&[u8]]) -> Result<(), BackendError> {
         let mut left = deletes;
         while !left.is_empty() {
             // One request to S3, and so one that has its time.
@@ -200,17 +200,17 @@ impl Store for ObjectPlace {
         VALUE_BYTES_MAX
     }
 
-    fn owner(&self) -> Result<Option<Bytes>, StateError> {
+    fn owner(&self) -> Result<Option<Bytes>, BackendError> {
         self.runtime.run(self.read(&self.owner_path()))
     }
 
-    fn claim(&self, record: &[u8]) -> Result<(), StateError> {
+    fn claim(&self, record: &[u8]) -> Result<(), BackendError> {
         let (path, record) = (self.owner_path(), record.to_vec());
         let put = self.store.put_opts(&path, record.into(), PutMode::Create.into());
         self.runtime.run(self.ask(Asked::Create, put)).map(drop)
     }
 
-    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError> {
+    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError> {
         let path = self.owner_path();
         self.runtime.run(async {
             owner(self.read(&path).await?.as_deref())?;
@@ -218,7 +218,7 @@ impl Store for ObjectPlace {
         })
     }
 
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError> {
+    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
         self.runtime.run(async {
             owner(self.read(&self.owner_path()).await?.as_deref())?;
             self.put_all(&changes.puts).await?;
@@ -226,11 +226,11 @@ impl Store for ObjectPlace {
         })
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BackendError> {
         self.runtime.run(self.read(&self.path(key)))
     }
 
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, BackendError> {
         let values = self.folder.clone().join("value");
         let folder = match prefix.first() {
             Some(first) => values.join(hex(&[*first])),

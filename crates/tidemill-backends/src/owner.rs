@@ -14,8 +14,8 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use tidemill_checkpoints::BackendError;
 use tidemill_env::{DiskLock, World};
-use tidemill_state::StateError;
 use tidemill_wire::chunk::crc32c;
 
 /// Length of an id, in bytes.
@@ -33,22 +33,22 @@ impl Identity {
     ///
     /// # Errors
     /// The disk's, or another process has the folder.
-    pub(crate) fn open(world: &World, folder: &Path) -> Result<Self, StateError> {
+    pub(crate) fn open(world: &World, folder: &Path) -> Result<Self, BackendError> {
         let (disk, file) = (&*world.disk, folder.join("owner"));
         let at = |path: &Path| {
             let path = path.to_owned();
-            move |error: io::Error| StateError::Disk { path, error: Arc::new(error) }
+            move |error: io::Error| BackendError::Disk { path, error: Arc::new(error) }
         };
         disk.create_dir_all(folder).map_err(at(folder))?;
         let lock = disk.lock(&folder.join("lock")).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => StateError::InUse { path: folder.to_owned() },
+            io::ErrorKind::WouldBlock => BackendError::InUse { path: folder.to_owned() },
             _ => at(folder)(error),
         })?;
         let id = match disk.read(&file) {
             Ok(bytes) => read_id(&bytes).ok_or_else(|| {
                 let why = "this is not the id of an owner: restore the file, or remove it and \
                            what is kept on the server";
-                StateError::Damaged { path: file.clone(), position: 0, why: why.to_owned() }
+                BackendError::Damaged { path: file.clone(), position: 0, why: why.to_owned() }
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let id = new_id(world, folder);

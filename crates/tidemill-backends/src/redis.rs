@@ -31,7 +31,7 @@ use std::{
     ops::RangeInclusive,
     sync::{Mutex, MutexGuard, PoisonError},
 };
-use tidemill_state::StateError;
+use tidemill_checkpoints::BackendError;
 use tidemill_types::job::RedisSpec;
 
 /// Bytes of values in one transaction, unless a single one is longer.
@@ -78,7 +78,7 @@ impl Names {
 
 impl RedisStore {
     /// Looks at the address; nothing is asked of the server.
-    pub(crate) fn new(spec: &RedisSpec, job: &str) -> Result<Self, StateError> {
+    pub(crate) fn new(spec: &RedisSpec, job: &str) -> Result<Self, BackendError> {
         let under = format!("{}:{job}", spec.prefix);
         let name = |part: &str| format!("{under}:{part}");
         let names = Names {
@@ -102,7 +102,7 @@ impl RedisStore {
         state: &mut State,
         owner: &Owner<'_>,
         mut changes: Pipeline,
-    ) -> Result<(), StateError> {
+    ) -> Result<(), BackendError> {
         let names = &self.names;
         let mut look = redis::pipe();
         look.cmd("WATCH").arg(&names.owner).arg(&names.mark).ignore();
@@ -117,7 +117,7 @@ impl RedisStore {
                  again: it takes what is there",
                 expected.start()
             );
-            return Err(StateError::Lost { place: self.place.clone(), why });
+            return Err(BackendError::Lost { place: self.place.clone(), why });
         }
         changes.cmd("SET").arg(&names.mark).arg(mark + 1).ignore();
         state.mark = Some(mark..=mark + 1);
@@ -134,7 +134,7 @@ impl RedisStore {
         state: &mut State,
         owner: &Owner<'_>,
         (names, keys): (&[Vec<u8>], &[&[u8]]),
-    ) -> Result<(), StateError> {
+    ) -> Result<(), BackendError> {
         let mut look = redis::pipe();
         look.cmd("GET").arg(&self.names.owner);
         let (found,): (Option<Vec<u8>>,) = state.link.ask(&look)?;
@@ -147,9 +147,9 @@ impl RedisStore {
         is_done.then_some(()).ok_or_else(|| self.another_wrote())
     }
 
-    fn another_wrote(&self) -> StateError {
+    fn another_wrote(&self) -> BackendError {
         let why = "another wrote to it at the same time".to_owned();
-        StateError::Refused { place: self.place.clone(), why }
+        BackendError::Refused { place: self.place.clone(), why }
     }
 }
 
@@ -166,7 +166,7 @@ impl Store for RedisStore {
         VALUE_BYTES_MAX
     }
 
-    fn owner(&self) -> Result<Option<Bytes>, StateError> {
+    fn owner(&self) -> Result<Option<Bytes>, BackendError> {
         let mut look = redis::pipe();
         look.cmd("GET").arg(&self.names.owner).cmd("GET").arg(&self.names.mark);
         let mut state = self.state();
@@ -177,7 +177,7 @@ impl Store for RedisStore {
         Ok(found.map(Bytes::from))
     }
 
-    fn claim(&self, record: &[u8]) -> Result<(), StateError> {
+    fn claim(&self, record: &[u8]) -> Result<(), BackendError> {
         let mut claim = redis::pipe();
         claim.cmd("SET").arg(&self.names.owner).arg(record).arg("NX").ignore();
         let mut state = self.state();
@@ -185,7 +185,7 @@ impl Store for RedisStore {
         state.link.sync()
     }
 
-    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError> {
+    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError> {
         let (names, mut state) = (&self.names, self.state());
         let mut look = redis::pipe();
         look.cmd("WATCH").arg(&names.owner).ignore().cmd("GET").arg(&names.owner);
@@ -205,7 +205,7 @@ impl Store for RedisStore {
         state.link.sync()
     }
 
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError> {
+    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
         let mut state = self.state();
         let mut transaction = Transaction::new();
         for (key, value) in &changes.puts {
@@ -232,14 +232,14 @@ impl Store for RedisStore {
         state.link.sync()
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BackendError> {
         let mut get = redis::pipe();
         get.cmd("GET").arg(self.names.value(key));
         let (found,): (Option<Vec<u8>>,) = self.state().link.ask(&get)?;
         Ok(found.map(Bytes::from))
     }
 
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, BackendError> {
         let end = after(prefix).map_or(b"+".to_vec(), |end| [b"(", &end[..]].concat());
         let mut from = [b"[", prefix].concat();
         let mut keys = Vec::new();
@@ -256,8 +256,8 @@ impl Store for RedisStore {
 }
 
 /// Whether a server refuses for want of memory.
-fn is_full(error: &StateError) -> bool {
-    matches!(error, StateError::Refused { why, .. } if why.contains("OOM"))
+fn is_full(error: &BackendError) -> bool {
+    matches!(error, BackendError::Refused { why, .. } if why.contains("OOM"))
 }
 
 /// What is done at once.

@@ -18,8 +18,8 @@ use std::{
     path::Path,
     sync::{Mutex, PoisonError},
 };
+use tidemill_checkpoints::{Backend, BackendError, WriteBatch};
 use tidemill_env::World;
-use tidemill_state::{Backend, Batch, StateError};
 use tidemill_types::job::{HbaseSpec, ObjectStoreSpec, RedisSpec};
 
 /// Longest key, in bytes: its name in a bucket is in hexadecimal digits.
@@ -55,7 +55,7 @@ impl RemoteBackend {
     /// # Errors
     /// The server's, or the place is another's. A server that cannot be reached is tried for ten
     /// seconds.
-    pub fn redis(spec: &RedisSpec, job: Job<'_>, world: &World) -> Result<Self, StateError> {
+    pub fn redis(spec: &RedisSpec, job: Job<'_>, world: &World) -> Result<Self, BackendError> {
         let identity = Identity::open(world, job.folder)?;
         Self::open(Box::new(RedisStore::new(spec, job.name)?), identity, world)
     }
@@ -64,7 +64,11 @@ impl RemoteBackend {
     ///
     /// # Errors
     /// As [`Self::redis`].
-    pub fn bucket(spec: &ObjectStoreSpec, job: Job<'_>, world: &World) -> Result<Self, StateError> {
+    pub fn bucket(
+        spec: &ObjectStoreSpec,
+        job: Job<'_>,
+        world: &World,
+    ) -> Result<Self, BackendError> {
         let identity = Identity::open(world, job.folder)?;
         Self::open(Box::new(ObjectPlace::new(spec, job.name)?), identity, world)
     }
@@ -73,7 +77,7 @@ impl RemoteBackend {
     ///
     /// # Errors
     /// As [`Self::redis`].
-    pub fn hbase(spec: &HbaseSpec, job: Job<'_>, world: &World) -> Result<Self, StateError> {
+    pub fn hbase(spec: &HbaseSpec, job: Job<'_>, world: &World) -> Result<Self, BackendError> {
         let identity = Identity::open(world, job.folder)?;
         Self::open(Box::new(HbaseTable::new(spec, job.name)?), identity, world)
     }
@@ -83,12 +87,12 @@ impl RemoteBackend {
         store: Box<dyn Store>,
         identity: Identity,
         world: &World,
-    ) -> Result<Self, StateError> {
+    ) -> Result<Self, BackendError> {
         let until_us = world.clock.monotonic_micros() + OPEN_US;
         let backend = Self { store, identity, commits: Mutex::default() };
         loop {
             match backend.claim() {
-                Err(StateError::Unreachable { .. })
+                Err(BackendError::Unreachable { .. })
                     if world.clock.monotonic_micros() < until_us =>
                 {
                     world.clock.sleep_micros(OPEN_AGAIN_US);
@@ -98,7 +102,7 @@ impl RemoteBackend {
         }
     }
 
-    fn claim(&self) -> Result<(), StateError> {
+    fn claim(&self) -> Result<(), BackendError> {
         if self.store.owner()?.is_none() {
             self.store.claim(&self.identity.record())?;
         }
@@ -106,7 +110,7 @@ impl RemoteBackend {
         self.check_owner(self.store.owner()?.as_deref())
     }
 
-    fn check_owner(&self, found: Option<&[u8]>) -> Result<(), StateError> {
+    fn check_owner(&self, found: Option<&[u8]>) -> Result<(), BackendError> {
         let place = || self.store.place().to_owned();
         match found {
             Some(record) if self.identity.is_in(record) => Ok(()),
@@ -116,29 +120,29 @@ impl RemoteBackend {
                     "its owner is {owner}. Give this job another name or place; or, if that one \
                      is gone for good, {free}"
                 );
-                Err(StateError::Taken { place: place(), why })
+                Err(BackendError::Taken { place: place(), why })
             }
             None => {
                 let why = "the record of its owner is gone. Start the job again: it takes what \
                            is there"
                     .to_owned();
-                Err(StateError::Lost { place: place(), why })
+                Err(BackendError::Lost { place: place(), why })
             }
         }
     }
 }
 
 impl Backend for RemoteBackend {
-    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
+    fn commit(&self, batch: &mut WriteBatch) -> Result<(), BackendError> {
         batch.check()?;
         let changes = Changes::of(batch);
         let value_max = self.store.value_bytes_max() - SEAL_BYTES;
         for (key, value) in batch.changes() {
             if key.len() > KEY_BYTES_MAX {
-                return Err(StateError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
+                return Err(BackendError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
             }
             if let Some(bytes) = value.map(<[u8]>::len).filter(|bytes| *bytes > value_max) {
-                return Err(StateError::ValueTooLong { bytes, max: value_max });
+                return Err(BackendError::ValueTooLong { bytes, max: value_max });
             }
         }
         if !batch.is_empty() {
@@ -149,15 +153,15 @@ impl Backend for RemoteBackend {
         Ok(())
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BackendError> {
         let Some(sealed) = self.store.get(key)? else { return Ok(None) };
-        unseal(key, &sealed).map(Some).ok_or_else(|| StateError::WrongValue {
+        unseal(key, &sealed).map(Some).ok_or_else(|| BackendError::WrongValue {
             place: self.store.place().to_owned(),
             key: hex(key),
         })
     }
 
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, BackendError> {
         let mut keys = self.store.keys(prefix)?;
         keys.sort_unstable();
         keys.dedup();
@@ -165,7 +169,7 @@ impl Backend for RemoteBackend {
     }
 
     /// The record of the owner goes last: until then the place is this one's.
-    fn clear(&self) -> Result<(), StateError> {
+    fn clear(&self) -> Result<(), BackendError> {
         let keys = self.keys(b"")?;
         let _commit = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = |found: Option<&[u8]>| self.check_owner(found);

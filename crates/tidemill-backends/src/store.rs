@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use tidemill_state::{Batch, StateError};
+use tidemill_checkpoints::{BackendError, WriteBatch};
 
 /// Values by keys on a server, in a place of one job. Values are sealed by who writes them
 /// ([`crate::sealed`]) and given as they are.
@@ -14,22 +14,22 @@ pub(crate) trait Store: Send + Sync {
     /// Longest value, in bytes.
     fn value_bytes_max(&self) -> usize;
     /// The record of the owner.
-    fn owner(&self) -> Result<Option<Bytes>, StateError>;
+    fn owner(&self) -> Result<Option<Bytes>, BackendError>;
     /// Writes the record of the owner, unless there is one.
-    fn claim(&self, record: &[u8]) -> Result<(), StateError>;
+    fn claim(&self, record: &[u8]) -> Result<(), BackendError>;
     /// Deletes the record of the owner, if it is this one, and whatever else is no value.
-    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError>;
+    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError>;
     /// Puts and deletes, if the owner is this one; durable when it returns. If it does not, any
     /// part may be done, but nothing is deleted before all is put, durably.
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError>;
+    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError>;
     /// The value of a key, with its seal.
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError>;
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BackendError>;
     /// Keys that begin with `prefix`, in any order.
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError>;
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, BackendError>;
 }
 
 /// Looks at the record that is found before something is changed.
-pub(crate) type Owner<'a> = dyn Fn(Option<&[u8]>) -> Result<(), StateError> + 'a;
+pub(crate) type Owner<'a> = dyn Fn(Option<&[u8]>) -> Result<(), BackendError> + 'a;
 
 /// What a batch comes to: each key once.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub(crate) struct Changes<'a> {
 
 impl<'a> Changes<'a> {
     /// Of several changes of a key the last one counts.
-    pub(crate) fn of(batch: &'a Batch) -> Self {
+    pub(crate) fn of(batch: &'a WriteBatch) -> Self {
         let last: BTreeMap<_, _> = batch.changes().collect();
         let mut changes = Self::default();
         for (key, value) in last {

@@ -9,8 +9,8 @@ mod contract;
 
 use std::{path::Path, sync::Arc};
 use tidemill_backends::{Job, RemoteBackend};
+use tidemill_checkpoints::BackendError;
 use tidemill_env::World;
-use tidemill_state::StateError;
 use tidemill_types::{Span, job::HbaseSpec};
 
 fn spec() -> HbaseSpec {
@@ -35,6 +35,6 @@ fn a_table_that_is_not_there_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let spec = HbaseSpec { table: "no_such_table".to_owned(), ..spec() };
     let error = open_with(&spec, "nowhere", folder.path()).err().unwrap();
-    assert!(matches!(error, StateError::Refused { .. }), "{error}");
+    assert!(matches!(error, BackendError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("create 'no_such_table', 't'"), "{error}");
 }

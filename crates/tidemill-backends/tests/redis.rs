@@ -9,8 +9,8 @@ mod contract;
 
 use std::{path::Path, sync::Arc};
 use tidemill_backends::{Job, RemoteBackend};
+use tidemill_checkpoints::{Backend, BackendError, WriteBatch};
 use tidemill_env::World;
-use tidemill_state::{Backend, Batch, StateError};
 use tidemill_types::{Span, job::RedisSpec};
 
 fn spec() -> RedisSpec {
@@ -51,8 +51,8 @@ fn with_one_value(name: &str, folder: &Path) -> Arc<dyn Backend> {
     backend
 }
 
-fn commit(backend: &dyn Backend, value: &[u8]) -> Result<(), StateError> {
-    let mut batch = Batch::default();
+fn commit(backend: &dyn Backend, value: &[u8]) -> Result<(), BackendError> {
+    let mut batch = WriteBatch::default();
     batch.put(b"key", value);
     backend.commit(&mut batch)
 }
@@ -63,7 +63,7 @@ fn row_20_a_flipped_byte_is_told_and_never_a_wrong_value() {
     let backend = with_one_value("damaged", folder.path());
     by_hand(redis::cmd("SETRANGE").arg(name("damaged:value:key")).arg(2).arg("X"));
     let error = backend.get(b"key").unwrap_err();
-    assert!(matches!(&error, StateError::WrongValue { key, .. } if key == "6b6579"), "{error}");
+    assert!(matches!(&error, BackendError::WrongValue { key, .. } if key == "6b6579"), "{error}");
     assert!(error.to_string().contains(&name("damaged")), "where: {error}");
 }
 
@@ -73,10 +73,10 @@ fn row_28_a_place_that_was_given_to_another_is_not_written_to_any_more() {
     let backend = with_one_value("given", ours.path());
     by_hand(redis::cmd("DEL").arg(name("given:owner")));
     let error = commit(&*backend, b"lost").unwrap_err();
-    assert!(matches!(error, StateError::Lost { .. }), "{error}");
+    assert!(matches!(error, BackendError::Lost { .. }), "{error}");
     let other = open("given", theirs.path()).unwrap();
     let error = commit(&*backend, b"wrong").unwrap_err();
-    assert!(matches!(error, StateError::Taken { .. }), "{error}");
+    assert!(matches!(error, BackendError::Taken { .. }), "{error}");
     assert_eq!(other.get(b"key").unwrap().unwrap(), "value");
     commit(&*other, b"theirs").unwrap();
 }
@@ -89,7 +89,7 @@ fn a_server_that_went_back_in_time_is_told_of() {
     commit(&*backend, b"second").unwrap();
     by_hand(redis::cmd("SET").arg(name("back:mark")).arg(1));
     let error = commit(&*backend, b"third").unwrap_err();
-    assert!(matches!(error, StateError::Lost { .. }), "{error}");
+    assert!(matches!(error, BackendError::Lost { .. }), "{error}");
     drop(backend);
     let again = open("back", folder.path()).unwrap();
     commit(&*again, b"fourth").unwrap();
@@ -138,7 +138,7 @@ fn row_14_a_server_that_is_full_is_deleted_from() {
     let server = Own::start(data.path());
     let spec = RedisSpec { url: server.url.clone(), ..spec() };
     let backend = open_with(&spec, "full", folder.path()).unwrap();
-    let (mut puts, mut deletes) = (Batch::default(), Batch::default());
+    let (mut puts, mut deletes) = (WriteBatch::default(), WriteBatch::default());
     [b"a", b"b", b"c"].iter().for_each(|key| puts.put(*key, b"value"));
     backend.commit(&mut puts).unwrap();
     server.set_memory(1);
@@ -198,7 +198,7 @@ fn row_44_a_server_that_is_slow_is_given_up_and_asked_again() {
     let backend = open_with(&spec, "slow", folder.path()).unwrap();
     by_hand(redis::cmd("CLIENT").arg("PAUSE").arg(1_000).arg("ALL"));
     let error = commit(&*backend, b"value").unwrap_err();
-    assert!(matches!(error, StateError::Unreachable { .. }), "{error}");
+    assert!(matches!(error, BackendError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("200ms"), "{error}");
     while commit(&*backend, b"value").is_err() {}
     assert_eq!(backend.get(b"key").unwrap().unwrap(), "value");
@@ -210,7 +210,7 @@ fn a_wrong_password_is_told_and_never_shown() {
     let wrong = spec().url.replace("://", "://nobody:secret-5@");
     let error = open_with(&RedisSpec { url: wrong, ..spec() }, "who", folder.path()).err().unwrap();
     let text = format!("{error} {error:?}");
-    assert!(matches!(error, StateError::Refused { .. }), "{error}");
+    assert!(matches!(error, BackendError::Refused { .. }), "{error}");
     assert!(text.contains("REDIS_PASSWORD") && !text.contains("secret-5"), "{text}");
 }
 
@@ -220,6 +220,6 @@ fn addresses_that_are_none_are_refused() {
     for url in ["localhost:6379", "http://localhost", "redis://", "redis://localhost/no-number"] {
         let spec = RedisSpec { url: url.to_owned(), ..spec() };
         let error = open_with(&spec, "nowhere", folder.path()).err().unwrap();
-        assert!(matches!(error, StateError::Refused { .. }), "{url}: {error}");
+        assert!(matches!(error, BackendError::Refused { .. }), "{url}: {error}");
     }
 }

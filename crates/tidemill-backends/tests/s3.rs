@@ -9,8 +9,8 @@ mod contract;
 
 use std::{path::Path, sync::Arc};
 use tidemill_backends::{Job, RemoteBackend};
+use tidemill_checkpoints::BackendError;
 use tidemill_env::World;
-use tidemill_state::StateError;
 use tidemill_types::{Span, job::ObjectStoreSpec};
 
 fn spec() -> ObjectStoreSpec {
@@ -41,7 +41,7 @@ fn a_bucket_that_is_not_there_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let spec = ObjectStoreSpec { url: "s3://no-such-bucket/x".to_owned(), ..spec() };
     let error = open_with(&spec, "nowhere", folder.path()).err().unwrap();
-    assert!(matches!(error, StateError::Refused { .. }), "{error}");
+    assert!(matches!(error, BackendError::Refused { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("no such bucket") && text.contains("s3://no-such-bucket/x"), "{text}");
 }

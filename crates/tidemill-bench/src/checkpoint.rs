@@ -12,9 +12,9 @@ use super::measure::{Meter, Moment, Report};
 use clap::Args;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tidemill_checkpoints::{IndexedBackend, IndexedOptions};
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, JobHandle, RunOptions};
-use tidemill_state::{IndexedBackend, IndexedOptions};
 use tidemill_types::{Cycle, Span, job::Recovery};
 
 /// Events that are timed together, as ChronoStream does.

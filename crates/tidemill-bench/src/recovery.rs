@@ -19,9 +19,9 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use tidemill_checkpoints::{IndexedBackend, IndexedOptions};
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, JobHandle, RunOptions};
-use tidemill_state::{IndexedBackend, IndexedOptions};
 use tidemill_types::{Span, job::Recovery};
 
 /// No periodic checkpoint: only the requested one is recovered from.

@@ -5,8 +5,10 @@ use super::measure::{Meter, Report};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::{io::Write, path::PathBuf};
+use tidemill_checkpoints::{
+    Backend, FileBackend, IndexedBackend, IndexedOptions, RecoveryReport, WriteBatch,
+};
 use tidemill_env::{Random, World};
-use tidemill_state::{Backend, Batch, FileBackend, IndexedBackend, IndexedOptions, Opened};
 use tidemill_types::ByteSize;
 
 /// A backend to measure.
@@ -55,12 +57,12 @@ impl StateArgs {
     }
 
     /// Opens the backend. An indexed one says what it found.
-    fn open(&self, world: &World) -> Result<(Box<dyn Backend>, Opened), String> {
+    fn open(&self, world: &World) -> Result<(Box<dyn Backend>, RecoveryReport), String> {
         match self.backend {
             BackendKind::Indexed => IndexedBackend::open(world, &self.data, self.options())
                 .map(|(backend, opened)| (Box::new(backend) as Box<dyn Backend>, opened)),
             BackendKind::Files => FileBackend::open(world, &self.data)
-                .map(|backend| (Box::new(backend) as Box<dyn Backend>, Opened::default())),
+                .map(|backend| (Box::new(backend) as Box<dyn Backend>, RecoveryReport::default())),
         }
         .map_err(|error| error.to_string())
     }
@@ -72,7 +74,7 @@ impl StateArgs {
         meter: &Meter,
         mut keys: impl Iterator<Item = u64>,
     ) -> Result<(), String> {
-        let mut batch = Batch::default();
+        let mut batch = WriteBatch::default();
         let mut value = vec![0; self.value_bytes];
         loop {
             for key in keys.by_ref().take(self.batch.max(1)) {

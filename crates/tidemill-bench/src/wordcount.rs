@@ -12,7 +12,7 @@ use tidemill_flow::{
     Output, Partition, Payload, Position, Read, ReadRequest, Rows, RowsPool, RunOptions, Selection,
     Sink, SinkError, SliceState, Source, SourceError, SourceFactory, StageKind, rows_schema,
 };
-use tidemill_state::{KeyTable, LOOKED_UP_AHEAD, State, Structure, prefetch};
+use tidemill_state::{KeyTable, SLOTS_AHEAD, State, Structure, prefetch};
 use tidemill_types::{
     Cycle, Micros, SliceId,
     job::{CycleSpec, Delivery},
@@ -198,7 +198,7 @@ impl WordCounts {
         (hashes, rows): (&[u64], &[u32]),
         mut counted: impl FnMut(&[u8], u64),
     ) {
-        let (first, later) = rows.split_at(rows.len().min(LOOKED_UP_AHEAD));
+        let (first, later) = rows.split_at(rows.len().min(SLOTS_AHEAD));
         first.iter().for_each(|row| self.words.prefetch(hashes[*row as usize]));
         let mut later = later.iter();
         let mut numbers = [0; TAKEN_AT_ONCE];
@@ -355,14 +355,14 @@ pub(crate) fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::{LOOKED_UP_AHEAD, TAKEN_AT_ONCE, WordCounts};
+    use super::{SLOTS_AHEAD, TAKEN_AT_ONCE, WordCounts};
     use std::collections::BTreeMap;
     use tidemill_flow::{RowsPool, partition::hash_bytes};
 
     #[test]
     fn each_word_comes_with_its_count_so_far() {
         let mut words = RowsPool::new(1).take();
-        let count = 2 * TAKEN_AT_ONCE + LOOKED_UP_AHEAD + 1;
+        let count = 2 * TAKEN_AT_ONCE + SLOTS_AHEAD + 1;
         (0..count).for_each(|it| words.push(format!("word {}", it * it % 97).as_bytes()));
         let hashes: Vec<u64> = words.iter().map(hash_bytes).collect();
         let rows: Vec<u32> = (0..count as u32).rev().collect();

@@ -23,12 +23,12 @@ use std::{
     path::PathBuf,
     sync::{Arc, OnceLock, Weak},
 };
+use tidemill_checkpoints::{Backend, CheckpointInfo, Manifest};
 use tidemill_env::sync::{
     Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 use tidemill_env::{Connection, DiskLock, Thread, World};
-use tidemill_state::{Backend, CheckpointInfo, Manifest};
 use tidemill_types::{
     Cycle, LayoutVersion, LinkIx, ProcessIx,
     job::{CompressionSpec, Every, Recovery},

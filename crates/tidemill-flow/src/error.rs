@@ -2,7 +2,7 @@
 
 use crate::graph::GraphError;
 use std::{fmt, path::PathBuf};
-use tidemill_state::{CheckpointError, StateError};
+use tidemill_checkpoints::{BackendError, CheckpointError};
 use tidemill_types::{Cycle, SliceId};
 
 /// Why a job did not start. Nothing was read or written.
@@ -51,12 +51,12 @@ pub enum StartError {
     },
 }
 
-impl From<StateError> for StartError {
-    fn from(error: StateError) -> Self {
+impl From<BackendError> for StartError {
+    fn from(error: BackendError) -> Self {
         let message = error.to_string();
         let passes = match &error {
-            StateError::Unreachable { .. } => true,
-            StateError::Disk { error, .. } => tidemill_env::has_no_room(error),
+            BackendError::Unreachable { .. } => true,
+            BackendError::Disk { error, .. } => tidemill_env::has_no_room(error),
             _ => false,
         };
         match passes {

@@ -19,7 +19,8 @@ use std::{
     ops::{ControlFlow, Range},
     sync::Arc,
 };
-use tidemill_state::{CheckpointError, Pinned, RunsOf, State, structure};
+use tidemill_checkpoints::{CheckpointError, PinnedCheckpoint, SliceRuns};
+use tidemill_state::{State, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// The column of every table that says of which slice a row is.
@@ -217,7 +218,7 @@ pub(crate) enum SliceLook {
     /// The rows of the table that is looked at.
     Rows(Vec<RecordBatch>),
     /// Where a checkpoint has it, and how far event time is.
-    Saved(RunsOf, Micros),
+    Saved(SliceRuns, Micros),
 }
 
 /// The state of a stage as of the end of a cycle.
@@ -234,7 +235,7 @@ pub struct StageLook {
     /// By slice.
     slices: Vec<SliceLook>,
     /// What is read stays until then.
-    _pinned: Option<Pinned>,
+    _pinned: Option<PinnedCheckpoint>,
 }
 
 impl std::fmt::Debug for StageLook {
@@ -252,7 +253,7 @@ impl StageLook {
     pub fn of_checkpoint(
         stages: &QueryableStages,
         stage: &str,
-        pinned: Pinned,
+        pinned: PinnedCheckpoint,
     ) -> Result<Self, LookError> {
         let of = find(stages, stage)?.clone();
         let manifest = pinned.manifest();
@@ -284,7 +285,7 @@ impl StageLook {
     pub(crate) fn live(
         of: QueryableStage,
         (cycle, slices): (Cycle, Vec<SliceLook>),
-        pinned: Option<Pinned>,
+        pinned: Option<PinnedCheckpoint>,
     ) -> Self {
         let stage = of.name.clone();
         Self { stage, cycle, time: None, checkpoint: None, of, slices, _pinned: pinned }

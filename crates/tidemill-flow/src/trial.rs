@@ -25,8 +25,7 @@ use tidemill_env::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 use tidemill_state::{
-    CheckpointError, Delta, HashOfEntry, ReadKeys, ReadRows, SavedKeys, SavedRows, TakeKey,
-    structure,
+    Delta, HashOfEntry, ReadError, ReadKeys, ReadRows, SavedKeys, SavedRows, TakeKey, structure,
 };
 use tidemill_types::{Cycle, Micros, SliceId};
 
@@ -73,16 +72,16 @@ impl Runs {
 }
 
 impl ReadRows for Runs {
-    fn read(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
+    fn read(&self, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         let (runs, mut found) = (self.get().clone(), None);
-        let read = tidemill_state::merged(&runs, &mut |it, value| {
+        let read = tidemill_state::visit_entries(&runs, &mut |it, value| {
             if it == key {
                 found = Some(value.to_vec());
             }
             Ok(())
         });
         read.expect("runs that were just written");
-        found.ok_or(CheckpointError::None)
+        found.ok_or_else(|| ReadError::Failed("the row was not saved".to_owned()))
     }
 }
 
@@ -94,7 +93,7 @@ struct RunsByKey {
 
 impl RunsByKey {
     fn each(&self, mut each: impl FnMut(&[u8], [u8; 4], &[u8])) {
-        let read = tidemill_state::merged(&self.runs.get().clone(), &mut |key, value| {
+        let read = tidemill_state::visit_entries(&self.runs.get().clone(), &mut |key, value| {
             let (prefix, row) = key.split_last_chunk().expect("the key of a row");
             each(prefix, *row, value);
             Ok(())
@@ -117,7 +116,7 @@ impl ReadKeys for RunsByKey {
         prefix: &[u8],
         hash: u64,
         take: &mut TakeKey<'_>,
-    ) -> Result<bool, CheckpointError> {
+    ) -> Result<bool, ReadError> {
         let mut found = Vec::new();
         self.each(|of, row, value| {
             if of == prefix && (self.hash_of)(value) == Some(hash) {
@@ -319,7 +318,7 @@ impl Trial {
     pub fn saved_entries(&self) -> usize {
         let mut count = 0;
         for runs in self.runs.iter().flatten() {
-            let read = tidemill_state::merged(&runs.get(), &mut |_, _| {
+            let read = tidemill_state::visit_entries(&runs.get(), &mut |_, _| {
                 count += 1;
                 Ok(())
             });

@@ -4,12 +4,12 @@
 use serde::Serialize;
 use std::{path::Path, sync::Arc};
 use tidemill_backends::{Job, RemoteBackend};
+use tidemill_checkpoints::{
+    Backend, BackendError, CheckpointError, CheckpointInfo, Checkpoints, FileBackend,
+    IndexedBackend, IndexedOptions, Manifest, SavedSink, SavedSource,
+};
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, StartError};
-use tidemill_state::{
-    Backend, CheckpointError, CheckpointInfo, Checkpoints, FileBackend, IndexedBackend,
-    IndexedOptions, Manifest, SavedSink, SavedSource, StateError,
-};
 use tidemill_types::job::{BackendSpec, JobSpec};
 
 /// Opens what a job's checkpoints are kept in; nothing if the job has none, or no folder. A job
@@ -66,7 +66,7 @@ pub(crate) fn remote_place(
     spec: &JobSpec,
     data: &Path,
     world: &World,
-) -> Result<Option<Arc<dyn Backend>>, StateError> {
+) -> Result<Option<Arc<dyn Backend>>, BackendError> {
     match spec.checkpoint.as_ref().filter(|it| is_remote(&it.backend)) {
         Some(checkpoint) => open_backend(spec, &checkpoint.backend, data, world).map(Some),
         None => Ok(None),
@@ -78,7 +78,7 @@ fn open_backend(
     backend: &BackendSpec,
     data: &Path,
     world: &World,
-) -> Result<Arc<dyn Backend>, StateError> {
+) -> Result<Arc<dyn Backend>, BackendError> {
     let folder = data.join("checkpoints");
     let job = Job { name: &spec.name, folder: &folder };
     match backend {
@@ -148,11 +148,11 @@ impl CheckpointView {
     }
 }
 
-fn remote(opened: Result<RemoteBackend, StateError>) -> Result<Arc<dyn Backend>, StateError> {
+fn remote(opened: Result<RemoteBackend, BackendError>) -> Result<Arc<dyn Backend>, BackendError> {
     opened.map(|it| Arc::new(it) as _)
 }
 
-fn indexed(spec: &JobSpec, folder: &Path, world: &World) -> Result<Arc<dyn Backend>, StateError> {
+fn indexed(spec: &JobSpec, folder: &Path, world: &World) -> Result<Arc<dyn Backend>, BackendError> {
     let (backend, opened) = IndexedBackend::open(world, folder, IndexedOptions::default())?;
     if let Some((file, at)) = opened.cut {
         let file = file.display();

@@ -22,13 +22,13 @@ use std::{
     ops::ControlFlow,
     sync::Arc,
 };
+use tidemill_checkpoints::{CheckpointError, Checkpoints};
 use tidemill_env::World;
 use tidemill_flow::{
     JobGraph, LookError, QueryableStages, StageKind, StageLook, StateTable,
     look::{QueryableStage, find},
 };
 use tidemill_operators::query::{Query, QueryError};
-use tidemill_state::{CheckpointError, Checkpoints};
 
 /// Most rows of an answer.
 pub const ANSWER_ROWS_MAX: usize = 1_000_000;

@@ -17,9 +17,7 @@ use tidemill_flow::{
     Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, StateAt,
     StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
-use tidemill_state::{
-    COMPARED_AHEAD, FOUND_AHEAD, LOOKED_UP_AHEAD, Map, State, Structure, prefetch,
-};
+use tidemill_state::{ENTRIES_AHEAD, KEYS_AHEAD, Map, SLOTS_AHEAD, State, Structure, prefetch};
 use tidemill_types::{Micros, SliceId, Span, job::DedupSpec};
 
 #[cfg(test)]
@@ -184,13 +182,13 @@ impl Known {
     /// Prefetches the slots of the keys after this one and before `end`.
     fn look_ahead(&self, keys: &Keys, number: usize, end: usize) {
         let ahead = |by: usize| (number + by < end).then(|| keys.bytes(number + by));
-        if let Some(key) = ahead(LOOKED_UP_AHEAD) {
+        if let Some(key) = ahead(SLOTS_AHEAD) {
             self.keys.prefetch(key);
         }
-        if let Some(key) = ahead(FOUND_AHEAD) {
+        if let Some(key) = ahead(ENTRIES_AHEAD) {
             self.keys.prefetch_entry(key);
         }
-        if let Some(likely) = ahead(COMPARED_AHEAD).and_then(|key| self.keys.likely(key)) {
+        if let Some(likely) = ahead(KEYS_AHEAD).and_then(|key| self.keys.likely(key)) {
             prefetch(likely, 0);
         }
     }

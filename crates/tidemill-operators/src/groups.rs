@@ -23,7 +23,7 @@ use tidemill_flow::{
     Block, OperatorError,
     partition::{hash_bytes, hash_columns, hash_number},
 };
-use tidemill_state::{COMPARED_AHEAD, KeyTable, LOOKED_UP_AHEAD, prefetch};
+use tidemill_state::{KEYS_AHEAD, KeyTable, SLOTS_AHEAD, prefetch};
 
 use crate::aggregate::ArgColumn;
 use crate::keys::one_zero;
@@ -256,9 +256,7 @@ impl Groups {
     /// Prefetches the slots of the first of these rows.
     pub(crate) fn look_ahead(&self, hashes: &[u64], rows: &[u32]) {
         if self.form != Form::Unit {
-            rows.iter()
-                .take(LOOKED_UP_AHEAD)
-                .for_each(|row| self.prefetch_slot(hashes[*row as usize]));
+            rows.iter().take(SLOTS_AHEAD).for_each(|row| self.prefetch_slot(hashes[*row as usize]));
         }
     }
 
@@ -320,7 +318,7 @@ impl Groups {
             if let Some(row) = self.look_up_ahead(hashes, rows, at) {
                 prefetch(key(row).unwrap_or(&[]), 0);
             }
-            if let Some(next) = rows.get(at + COMPARED_AHEAD)
+            if let Some(next) = rows.get(at + KEYS_AHEAD)
                 && let Some(key) = key(*next as usize)
             {
                 self.bytes.prefetch_long(key, hashes[*next as usize]);
@@ -336,10 +334,10 @@ impl Groups {
     /// Prefetches the slot of a later row, and the hash of one later still. Returns the former.
     #[inline]
     fn look_up_ahead(&self, hashes: &[u64], rows: &[u32], at: usize) -> Option<usize> {
-        if let Some(later) = rows.get(at + 2 * LOOKED_UP_AHEAD) {
+        if let Some(later) = rows.get(at + 2 * SLOTS_AHEAD) {
             prefetch(hashes, *later as usize);
         }
-        let row = *rows.get(at + LOOKED_UP_AHEAD)? as usize;
+        let row = *rows.get(at + SLOTS_AHEAD)? as usize;
         self.prefetch_slot(hashes[row]);
         Some(row)
     }

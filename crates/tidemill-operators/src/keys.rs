@@ -13,7 +13,7 @@ use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::take::take;
 use std::{ops::Range, sync::Arc};
 use tidemill_flow::{Block, OperatorError, TIME_COLUMN, partition::hash_columns};
-use tidemill_state::{COMPARED_AHEAD, KeyTable, LOOKED_UP_AHEAD};
+use tidemill_state::{KEYS_AHEAD, KeyTable, SLOTS_AHEAD};
 
 /// A name that is no column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -147,17 +147,17 @@ impl Keys {
     /// Prefetches the slots of the first of these keys.
     pub(crate) fn look_ahead(&self, table: &KeyTable, numbers: Range<usize>) {
         let first = &self.hashes[numbers];
-        first.iter().take(LOOKED_UP_AHEAD).for_each(|hash| table.prefetch(*hash));
+        first.iter().take(SLOTS_AHEAD).for_each(|hash| table.prefetch(*hash));
     }
 
     /// Prefetches the slots of the keys after this one and before `end`.
     #[inline]
     pub(crate) fn look_further(&self, table: &KeyTable, number: usize, end: usize) {
-        if number + LOOKED_UP_AHEAD < end {
-            table.prefetch(self.hashes[number + LOOKED_UP_AHEAD]);
+        if number + SLOTS_AHEAD < end {
+            table.prefetch(self.hashes[number + SLOTS_AHEAD]);
         }
-        if number + COMPARED_AHEAD < end {
-            let soon = number + COMPARED_AHEAD;
+        if number + KEYS_AHEAD < end {
+            let soon = number + KEYS_AHEAD;
             table.prefetch_long(self.bytes(soon), self.hashes[soon]);
         }
     }

@@ -27,7 +27,7 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Partition,
     SliceState, StateAt, StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
-use tidemill_state::{COMPARED_AHEAD, FOUND_AHEAD, LOOKED_UP_AHEAD};
+use tidemill_state::{ENTRIES_AHEAD, KEYS_AHEAD, SLOTS_AHEAD};
 use tidemill_types::job::TopSpec;
 use tidemill_types::{Micros, SliceId, Span};
 
@@ -282,13 +282,13 @@ impl Operator for TopOperator {
 /// Prefetches the groups of the rows after this one and before `end`.
 fn look_ahead(groups: &Groups, keys: &Keys, number: usize, end: usize) {
     let ahead = |by: usize| (number + by < end).then(|| keys.hash(number + by));
-    if let Some(hash) = ahead(LOOKED_UP_AHEAD) {
+    if let Some(hash) = ahead(SLOTS_AHEAD) {
         groups.prefetch(hash);
     }
-    if let Some(hash) = ahead(FOUND_AHEAD) {
+    if let Some(hash) = ahead(ENTRIES_AHEAD) {
         groups.prefetch_group(hash);
     }
-    if let Some(hash) = ahead(COMPARED_AHEAD) {
+    if let Some(hash) = ahead(KEYS_AHEAD) {
         groups.prefetch_best(hash);
     }
 }

@@ -1,4 +1,4 @@
-//! What changed in a slice's state: entries put and deleted, as bytes.
+//! The changes of a slice's state: entries put and deleted, as bytes.
 //!
 //! ```text
 //! structures ── put, delete, clear ──▶ Delta ── finish ──▶ run: sorted, each key once
@@ -7,35 +7,35 @@
 //! run    count of prefixes, prefixes │ count of entries, entries
 //! ```
 //!
-//! A run says first which prefixes it empties, then what its keys are from then on ([`entries`]). Runs
-//! of a slice are read together ([`merged`]): of each key the newest counts. Numbers are little endian.
+//! A run lists the prefixes it empties, then its entries ([`entries`]). A reader merges the runs of
+//! a slice ([`visit_entries`]): of each key the newest entry counts. Numbers are little endian.
 
+mod byte_reader;
 mod entries;
-mod in_order;
-mod merged;
-mod order;
-mod reader;
+mod key_order;
+mod merge;
+mod run_writer;
+mod sorted_rows;
 #[cfg(test)]
 mod tests;
-mod written;
 
-pub(crate) use entries::{Entries, Form, entry};
-pub use merged::{merge, merged};
-pub(crate) use merged::{merge_plain, most_entries};
-pub(crate) use order::Order;
-pub use reader::{Reader, put_bytes};
-pub(crate) use written::TakeRun;
+pub use byte_reader::{ByteReader, put_bytes};
+pub use entries::{RowForm, RunEntries, RunKey, entry};
+pub use key_order::KeyOrder;
+pub(crate) use merge::most_entries;
+pub use merge::{EachEntry, merge, merge_plain, visit_entries};
+pub use run_writer::RunSink;
 
-use in_order::InOrder;
+use sorted_rows::SortedRows;
 use std::ops::Range;
 
-/// In place of a value's length: the key is deleted.
+/// The value length of a deleted key.
 const DELETED: u32 = u32::MAX;
 
 /// Bytes of a length in a run.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Why bytes are not a run, or not an entry of the structure that is to take them.
+/// Bytes that are no run, or no entry of the structure that restores them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SavedError(pub String);
@@ -50,29 +50,29 @@ impl SavedError {
 /// Bytes of a line of the caches.
 const LINE_BYTES: usize = 64;
 
-/// Bytes of a delta, at most: places in it are 32 bits, and no length is [`DELETED`].
+/// The most bytes of a delta: positions in it are 32 bits wide, and no length is [`DELETED`].
 const BYTES_MAX: usize = if cfg!(test) { 64 << 20 } else { DELETED as usize - 1 };
 
-/// Where an entry is among the bytes of a delta.
+/// The position of an entry among the bytes of a delta.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct DeltaEntry {
     start: u32,
     key_bytes: u32,
     /// Or [`DELETED`].
     value_bytes: u32,
-    /// Which prefix stands before its key.
+    /// The number of the prefix before its key.
     prefix: u32,
 }
 
-impl Entry {
-    /// Where its key is, without the prefix.
+impl DeltaEntry {
+    /// The range of its key, without the prefix.
     #[inline]
     fn key(&self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.key_bytes as usize
     }
 
-    /// Where its key and its value are.
+    /// The range of its key and its value.
     #[inline]
     fn key_and_value(&self) -> Range<usize> {
         let key = self.key();
@@ -81,7 +81,8 @@ impl Entry {
     }
 }
 
-/// The first bytes of a key as a number: keys are in its order, but for those that begin alike.
+/// The first 16 bytes of a key as a number. Keys sort as these numbers do, except keys that share
+/// them.
 #[inline]
 fn head_of(key: &[u8]) -> u128 {
     match key.first_chunk() {
@@ -94,10 +95,11 @@ fn head_of(key: &[u8]) -> u128 {
     }
 }
 
-/// A prefix of keys, and what it is in the head of each.
+/// A prefix of keys, and its part of their heads.
 #[derive(Debug)]
-pub(crate) struct Prefix {
-    pub(crate) bytes: Vec<u8>,
+pub struct Prefix {
+    /// All of its bytes.
+    pub bytes: Vec<u8>,
     head: u128,
     bits: u32,
 }
@@ -110,11 +112,13 @@ impl Prefix {
 
     /// Its first bytes, and zeros.
     #[inline]
-    pub(crate) fn head_bytes(&self) -> [u8; size_of::<u128>()] {
+    #[must_use]
+    pub fn head_bytes(&self) -> [u8; size_of::<u128>()] {
         self.head.to_be_bytes()
     }
 
-    /// The head of a key behind it. What follows the key is there to be read, but does not count.
+    /// The head of a key that follows this prefix. Bytes behind the key may be read, and do not
+    /// count.
     #[inline]
     fn head_of(&self, key_bytes: usize, key_and_more: &[u8]) -> u128 {
         let unused = u32::try_from(8 * (size_of::<u128>().saturating_sub(key_bytes))).unwrap_or(0);
@@ -123,41 +127,49 @@ impl Prefix {
     }
 }
 
-/// Changes of one slice, on their way to a run.
+/// The changes of one slice, before they become a run.
 #[derive(Debug, Default)]
 pub struct Delta {
-    /// Rows that came in order.
-    in_order: InOrder,
-    /// All others: keys without their prefixes, each with its value behind it.
+    /// The rows that came in the order of their keys.
+    in_order: SortedRows,
+    /// All other entries: keys without their prefixes, each followed by its value.
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<DeltaEntry>,
     prefixes: Vec<Prefix>,
     cleared: Vec<Vec<u8>>,
-    /// Stands before all keys that are written now.
+    /// The prefix of all keys that are written now.
     prefix: Vec<u8>,
-    /// Its number, if it has one yet.
+    /// The number of that prefix, if it has one yet.
     prefix_number: Option<u32>,
-    /// Something did not fit into it.
+    /// True once a change did not fit. Then there is no run, as one without that change would be
+    /// wrong.
     is_too_long: bool,
 }
 
 impl Delta {
+    /// A delta that lost a change because it grew beyond 4 GiB: for tests of crates that write runs.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn oversized() -> Self {
+        Self { is_too_long: true, ..Self::default() }
+    }
+
     /// Bytes of memory.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.in_order.memory()
             + self.bytes.capacity()
-            + self.entries.capacity() * size_of::<Entry>()
+            + self.entries.capacity() * size_of::<DeltaEntry>()
             + self.prefixes.capacity() * size_of::<Prefix>()
     }
 
-    /// Room for so many more bytes, and entries.
+    /// Reserves memory for more bytes and entries.
     pub(crate) fn reserve(&mut self, bytes: usize, entries: usize) {
         self.bytes.reserve_exact(bytes);
         self.entries.reserve_exact(entries);
     }
 
-    /// Writes the changes of a part, whose keys all begin with `prefix`.
+    /// Writes changes whose keys all begin with `prefix`.
     pub fn within<T>(&mut self, prefix: &[u8], write: impl FnOnce(&mut Self) -> T) -> T {
         let (length, number) = (self.prefix.len(), self.prefix_number.take());
         self.prefix.extend_from_slice(prefix);
@@ -167,7 +179,7 @@ impl Delta {
         written
     }
 
-    /// A key has the value that `write` appends. A key is written once in a checkpoint.
+    /// Puts a key with the value that `write` appends. A key is written once in a checkpoint.
     pub fn put_with(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
         self.put_or_delete(key, |out| {
             write(out);
@@ -175,7 +187,7 @@ impl Delta {
         });
     }
 
-    /// As [`Self::put_with`]; or the key is deleted, if `write` says that there is no value.
+    /// As [`Self::put_with`], but deletes the key if `write` returns false.
     #[inline]
     pub fn put_or_delete(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>) -> bool) {
         let prefix = self.prefix_now();
@@ -193,11 +205,11 @@ impl Delta {
         }
         let value_bytes = if is_deleted { DELETED } else { (end - key_end) as u32 };
         let (start, key_bytes) = (start as u32, (key_end - start) as u32);
-        self.entries.push(Entry { start, key_bytes, value_bytes, prefix });
+        self.entries.push(DeltaEntry { start, key_bytes, value_bytes, prefix });
     }
 
-    /// The key of a row has the value that `write` appends, or is deleted, if it says that there is
-    /// none. As [`Self::put_or_delete`], but rows that come in order are cheaper.
+    /// Puts a row with the value that `write` appends, or deletes it if `write` returns false. Rows
+    /// that come in ascending order are cheaper than with [`Self::put_or_delete`].
     #[inline]
     pub fn put_row(&mut self, row: u32, write: impl FnOnce(&mut Vec<u8>) -> bool) {
         let nth = self.prefix_now();
@@ -209,14 +221,14 @@ impl Delta {
         }
     }
 
-    /// What is behind so many bytes does not fit; there is no run of the others without it.
+    /// Drops the bytes behind `bytes`, which do not fit, and with them the whole run.
     #[cold]
     fn refuse(&mut self, bytes: usize) {
         self.bytes.truncate(bytes);
         self.is_too_long = true;
     }
 
-    /// The number of the prefix that stands before what is written now.
+    /// The number of the current prefix.
     #[inline]
     fn prefix_now(&mut self) -> u32 {
         let Self { prefixes, prefix, prefix_number, .. } = self;
@@ -226,8 +238,8 @@ impl Delta {
         })
     }
 
-    /// Moves another's changes here, under this one's prefix. Of what both have, the less is copied;
-    /// the other has memory of one of both then.
+    /// Moves the changes of another delta here, behind the current prefix. Of the two buffers the
+    /// smaller is copied, so the other delta may end up with the memory of this one.
     pub fn take_from(&mut self, other: &mut Self) {
         other.cleared.drain(..).for_each(|prefix| self.clear(&prefix));
         let mut bytes = Vec::new();
@@ -256,12 +268,12 @@ impl Delta {
         }
         let to = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&other.bytes);
-        let moved = other.entries.iter().map(|it| Entry { start: it.start + to, ..*it });
+        let moved = other.entries.iter().map(|it| DeltaEntry { start: it.start + to, ..*it });
         self.entries.extend(moved);
         other.reset();
     }
 
-    /// Forgets everything; memory is kept.
+    /// Removes all changes and keeps the memory.
     fn reset(&mut self) {
         self.in_order.reset();
         self.bytes.clear();
@@ -272,42 +284,42 @@ impl Delta {
         self.is_too_long = false;
     }
 
-    /// A key is not there any more.
+    /// Deletes a key.
     pub fn delete(&mut self, key: &[u8]) {
         self.put_or_delete(key, |_| false);
     }
 
-    /// No key that begins with `prefix` is there any more but those of this delta.
+    /// Deletes all keys that begin with `prefix`, except those that this delta puts.
     pub fn clear(&mut self, prefix: &[u8]) {
         self.cleared.push([&self.prefix, prefix].concat());
     }
 
-    /// Whether nothing counts that was written before.
+    /// Returns true if this delta replaces all earlier runs of the slice.
     #[must_use]
-    pub(crate) fn clears_all(&self) -> bool {
+    pub fn clears_all(&self) -> bool {
         self.cleared.iter().any(Vec::is_empty)
     }
 
-    /// Number of entries.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.in_order.len() + self.entries.len()
     }
 
-    /// Bytes of keys and values; of rows that came in order, of all that a run has of them.
+    /// The bytes of keys and values. Rows that came in order count with all their bytes in the run.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.in_order.bytes() + self.bytes.len()
     }
 
-    /// Whether nothing changed.
+    /// Returns true if there is no change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.cleared.is_empty() && !self.is_too_long
     }
 }
 
-/// Whether the memory of a buffer is not much more than that of another, which is to get it.
+/// Returns true if a buffer has at most four times the memory of the one that would take it over.
 fn is_like(one: &Vec<u8>, other: &Vec<u8>) -> bool {
     one.capacity() / 4 <= other.capacity()
 }

@@ -1,16 +1,12 @@
-//! Any bytes as what a backend holds of checkpoints, for tests and for fuzz targets.
+//! Any bytes as the runs of a slice, for tests and for fuzz targets.
 
-use crate::checkpoints::fuzzing::read_rows;
 use crate::delta::most_entries;
 use crate::structure::{self, List, Map, Queue, State, Structure, Value, Window, row_of};
-use crate::{Backend, Batch, Checkpoints, Delta, IndexedBackend, IndexedOptions, merge, merged};
-use std::{collections::BTreeMap, path::Path, sync::Arc};
-use tidemill_env::{SimWorld, World};
-use tidemill_types::{ByteSize, Micros};
+use crate::{Delta, merge, visit_entries};
+use std::collections::BTreeMap;
+use tidemill_types::Micros;
 
-pub use crate::checkpoints::fuzzing::{manifest, manifest_seeds};
-
-/// Rows of structures beyond this are not restored: a slab has a place for each row before.
+/// The largest row number that is restored: a slab has a slot for every smaller one.
 const ROWS_MAX: usize = 1 << 16;
 
 /// One of each structure, as a program's state may be.
@@ -29,7 +25,7 @@ impl State for Each {
     }
 }
 
-/// What is in a state, in words.
+/// The content of a state as text.
 fn shown(state: &mut Each) -> Vec<String> {
     let mut rows = Vec::new();
     for structure in state.structures() {
@@ -53,7 +49,8 @@ fn saved(state: &mut Each) -> Vec<u8> {
 }
 
 /// Runs, each after its length (2 bytes, big endian); the last one may be cut short.
-fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
+#[must_use]
+pub fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut runs = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
@@ -64,18 +61,18 @@ fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
     runs
 }
 
-/// The bytes as runs of one slice: read together and merged they say the same, each row is found by
-/// its key, and a state that takes them back writes out what it took.
+/// Takes the bytes as runs of one slice. Merging them keeps their content, and a state that
+/// restores them writes that content out again.
 ///
 /// # Panics
-/// One of that is not so.
+/// Panics if one of these does not hold.
 pub fn runs(bytes: &[u8]) {
     let runs = split(bytes);
     let most = most_entries(&runs);
     let mut entries = BTreeMap::new();
     let mut last: Option<Vec<u8>> = None;
     let mut are_few = true;
-    let read = merged(&runs, &mut |key, value| {
+    let read = visit_entries(&runs, &mut |key, value| {
         assert!(last.as_deref().is_none_or(|last| last < key), "keys ascend");
         last = Some(key.to_vec());
         let row = key.split_first().and_then(|(_, key)| row_of(key).ok());
@@ -83,16 +80,13 @@ pub fn runs(bytes: &[u8]) {
         entries.insert(key.to_vec(), value.to_vec());
         Ok(())
     });
-    for run in &runs {
-        read_rows(run);
-    }
     let one = merge(&runs);
     assert_eq!(one.is_ok(), read.is_ok(), "what can be read can be merged");
     let Ok(one) = one else { return };
     assert!(entries.len() <= runs.iter().map(|run| run.len() / 8).sum());
     assert!(most.is_ok_and(|most| most <= bytes.len() / 8));
     let mut again = BTreeMap::new();
-    let read = merged(&[&one], &mut |key, value| {
+    let read = visit_entries(&[&one], &mut |key, value| {
         again.insert(key.to_vec(), value.to_vec());
         Ok(())
     });
@@ -146,84 +140,6 @@ pub fn runs_seeds() -> Vec<Vec<u8>> {
         seed.extend_from_slice(&run);
     }
     vec![seed]
-}
-
-const FOLDER: &str = "/data/checkpoints";
-
-/// A store with some files, an index and values behind it, on a disk of its own; and every value
-/// that was ever under a key.
-fn written() -> (SimWorld, BTreeMap<Vec<u8>, Vec<Vec<u8>>>) {
-    let sim = World::simulated(7);
-    let mut values: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-    let (store, _) = open(&sim.world).expect("an empty disk");
-    for round in 0..6_u8 {
-        let mut batch = Batch::default();
-        for key in 0..6_u8 {
-            let key = [b'r', key];
-            let value = vec![round ^ key[1]; usize::from(round) * 17 + 3];
-            batch.put(&key, &value);
-            values.entry(key.to_vec()).or_default().push(value);
-        }
-        batch.delete(&[b'r', round]);
-        store.commit(&mut batch).expect("there is room");
-        if round == 3 {
-            store.flush().expect("there is room");
-        }
-    }
-    drop(store);
-    (sim, values)
-}
-
-fn open(world: &World) -> Result<(IndexedBackend, crate::Opened), crate::StateError> {
-    let options = IndexedOptions {
-        file_bytes: ByteSize(600),
-        flush_in_background: false,
-        ..IndexedOptions::default()
-    };
-    IndexedBackend::open(world, Path::new(FOLDER), options)
-}
-
-/// The bytes as damage to the files of a store: it is not opened, or a value is refused, or it is
-/// one that was once put under that key.
-///
-/// Damage is five bytes: which file, where (two bytes), what becomes of the byte there, and whether
-/// the file is cut there.
-///
-/// # Panics
-/// A value was never put under its key.
-pub fn store(bytes: &[u8]) {
-    let (sim, values) = written();
-    let mut names = sim.world.disk.list(Path::new(FOLDER)).expect("it is there");
-    names.retain(|name| name != "lock");
-    names.sort();
-    for damage in bytes.as_chunks::<5>().0 {
-        let path = Path::new(FOLDER).join(&names[usize::from(damage[0]) % names.len()]);
-        let mut content = sim.world.disk.read(&path).expect("it is there");
-        if content.is_empty() {
-            continue;
-        }
-        let at = usize::from(u16::from_be_bytes([damage[1], damage[2]])) % content.len();
-        match damage[4] {
-            0 => content.truncate(at),
-            _ => content[at] ^= damage[3],
-        }
-        sim.disk.put(&path, &content);
-    }
-    let Ok((store, _)) = open(&sim.world) else { return };
-    for key in store.keys(b"").expect("they are in memory") {
-        let were = values.get(&key).expect("nobody put another key");
-        if let Ok(value) = store.get(&key) {
-            let value = value.expect("a key that is there has a value");
-            assert!(were.iter().any(|it| *it == value), "{key:?} has {value:?}");
-        }
-    }
-    // What is committed then is there, whatever was damaged before.
-    let mut batch = Batch::default();
-    batch.put(b"new", b"value");
-    if store.commit(&mut batch).is_ok() {
-        assert_eq!(store.get(b"new").expect("it was just put").as_deref(), Some(&b"value"[..]));
-    }
-    let _any = Checkpoints::open(Arc::new(store));
 }
 
 #[cfg(test)]

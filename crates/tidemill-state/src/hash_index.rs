@@ -1,23 +1,23 @@
-//! Numbers by the hashes of what they stand for: where the entries of a map are.
+//! An index from hashes to entry numbers, used by maps.
 //!
-//! - Open addressing with linear probing, eight slots a cache line. A slot has half of a hash, by which
-//!   it is found and told from others nearly always, so that to grow looks at no entry.
-//! - A number that is taken out leaves no gap: those behind it move up.
+//! - Open addressing with linear probing, eight slots a cache line. A slot holds half of a hash,
+//!   which nearly always tells entries apart, so growing the table reads no entry.
+//! - Removing a number leaves no gap: the slots behind it move up.
 
 use crate::prefetch;
 
-/// Numbers by hashes, which need not differ.
+/// Numbers by their hashes. Several numbers may share a hash.
 #[derive(Debug, Default)]
 pub struct HashIndex {
-    /// A power of two of them: half a hash and the number and one, or 0.
+    /// The slots, a power of two: half a hash, and the number plus one; 0 is a free slot.
     slots: Vec<u64>,
     held: usize,
 }
 
-/// Slots of the smallest table.
+/// The slots of the smallest table.
 const SLOTS_MIN: usize = 8;
 
-/// The half of a hash that a slot has.
+/// The half of a hash that a slot stores.
 const fn half(hash: u64) -> u64 {
     hash as u32 as u64
 }
@@ -31,31 +31,31 @@ const fn number_of(slot: u64) -> u32 {
 }
 
 impl HashIndex {
-    /// How many numbers there are.
+    /// The count of numbers.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.held
     }
 
-    /// Whether there is no number.
+    /// Returns true if there is no number.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.held == 0
     }
 
-    /// For how many there is room.
+    /// The count of numbers that fit without growing.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.slots.len() / 4 * 3
     }
 
-    /// Bytes of memory.
+    /// The memory in bytes.
     #[must_use]
     pub const fn memory(&self) -> usize {
         self.slots.capacity() * size_of::<u64>()
     }
 
-    /// Forgets all; memory is kept.
+    /// Removes all numbers and keeps the memory.
     pub fn clear(&mut self) {
         self.slots.fill(0);
         self.held = 0;
@@ -66,13 +66,13 @@ impl HashIndex {
         slot_hash as usize & self.slots.len().wrapping_sub(1)
     }
 
-    /// Asks for the slot of a hash.
+    /// Prefetches the slot of a hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch(&self.slots, self.home(half(hash)));
     }
 
-    /// The first number of this hash of which `is` is true.
+    /// Finds the first number with this hash that satisfies `is`.
     #[inline]
     pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = self.home(half(hash));
@@ -87,7 +87,7 @@ impl HashIndex {
         }
     }
 
-    /// Adds a number that is not there yet.
+    /// Adds a number, which must be new.
     pub fn insert(&mut self, hash: u64, number: u32) {
         // At most three quarters are taken, so that there is a free slot behind every one.
         if (self.held + 1) * 4 > self.slots.len() * 3 {
@@ -107,7 +107,7 @@ impl HashIndex {
         self.slots[at] = slot;
     }
 
-    /// Takes a number out; whether it was there.
+    /// Removes a number; returns false if it was not there.
     pub fn remove(&mut self, hash: u64, number: u32) -> bool {
         let (wanted, mask) = (filled(hash, number), self.slots.len().wrapping_sub(1));
         let mut free = self.home(half(hash));

@@ -1,5 +1,5 @@
-//! Keys that are bytes, numbered in the order in which they first came: a hash table that is made for
-//! more keys than fit in the caches.
+//! A hash table that numbers byte keys in the order of their first appearance, made for more keys
+//! than fit in the caches.
 //!
 //! ```text
 //! hash ──▶ slots  ┊ word of the key, number ┊ …       one cache line, for keys of up to 23 bytes
@@ -7,11 +7,11 @@
 //! number ──▶ keys, hashes ◀────┘                      in order of first appearance
 //! ```
 //!
-//! - A key of up to 23 bytes stands in its slot, so that telling it from others needs no second look at
-//!   memory; of a longer one the slot has its hash, and where it stands.
-//! - Open addressing with linear probing: who knows which keys come next asks for their slots ahead of
-//!   time ([`KeyTable::prefetch`]).
-//! - Forgetting all keys costs nothing: a slot of an earlier round counts as free.
+//! - A key of up to 23 bytes is stored in its slot, so comparing it needs no second memory access.
+//!   The slot of a longer key has its hash and its position.
+//! - Open addressing with linear probing. A caller that knows the next keys prefetches their slots
+//!   ([`KeyTable::prefetch`]).
+//! - Clearing costs nothing: a slot of an earlier round counts as free.
 
 use crate::prefetch;
 use std::ops::Range;
@@ -19,27 +19,27 @@ use std::ops::Range;
 #[cfg(test)]
 mod tests;
 
-/// A key and its number, if `round` is the table's. Two of them are a cache line.
+/// A key and its number, valid if `round` is the table's. Two of them fill a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
-struct Slot {
-    word: Word,
+struct KeySlot {
+    word: KeyWord,
     number: u32,
     round: u32,
 }
 
-/// A key of up to 23 bytes, behind which are zeros and, in the last byte, its length; or the hash of a
-/// longer one, then where it starts, and how long it is.
+/// A key of up to 23 bytes, padded with zeros, its length in the last byte; or the hash, the start
+/// and the length of a longer key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Word([u64; 3]);
+struct KeyWord([u64; 3]);
 
-/// Bytes of the longest key that stands in its slot.
+/// The bytes of the longest key that is stored in its slot.
 const SHORT_BYTES_MAX: usize = 23;
 
-/// In the place of a length: a long key.
+/// The length byte of a long key.
 const LONG: u64 = u64::MAX << 56;
 
-impl Word {
+impl KeyWord {
     /// A key of up to 23 bytes.
     #[inline]
     fn short(key: &[u8]) -> Option<Self> {
@@ -71,24 +71,24 @@ impl Word {
         Self([hash, place.start as u64, place.len() as u64 | LONG])
     }
 
-    /// Where a long key of this hash and length starts.
+    /// The start of a long key, if hash and length match.
     #[inline]
     fn start_of(self, hash: u64, length: usize) -> Option<usize> {
         (self.0[0] == hash && self.0[2] == length as u64 | LONG).then_some(self.0[1] as usize)
     }
 }
 
-/// Keys and their numbers, from 0 on. No key is removed but with all others.
+/// Keys and their numbers, from 0. No key is removed except with all others.
 #[derive(Debug)]
 pub struct KeyTable {
     /// A power of two of them.
-    slots: Vec<Slot>,
+    slots: Vec<KeySlot>,
     held: usize,
-    /// Never 0, which is the round of a slot that was never used.
+    /// The current round, never 0: that is the round of an unused slot.
     round: u32,
     /// All keys, by number, one after the other.
     bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// The end of each key in `bytes`.
     ends: Vec<usize>,
     hashes: Vec<u64>,
 }
@@ -96,7 +96,7 @@ pub struct KeyTable {
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 8;
 
-/// So many slots ahead the hash of a key is asked for where a table grows.
+/// The number of slots ahead at which a growing table prefetches the hash of a key.
 const MOVED_AHEAD: usize = 16;
 
 impl Default for KeyTable {
@@ -105,10 +105,10 @@ impl Default for KeyTable {
     }
 }
 
-/// What a key is compared with in the slots: itself, or what is known of it.
+/// The form of a key that is compared with slots.
 #[derive(Clone, Copy)]
 enum Sought<'a> {
-    Short(Word),
+    Short(KeyWord),
     /// With its hash.
     Long(&'a [u8], u64),
 }
@@ -116,11 +116,11 @@ enum Sought<'a> {
 impl<'a> Sought<'a> {
     #[inline]
     fn new(key: &'a [u8], hash: u64) -> Self {
-        Word::short(key).map_or(Self::Long(key, hash), Self::Short)
+        KeyWord::short(key).map_or(Self::Long(key, hash), Self::Short)
     }
 
     #[inline]
-    fn is(self, word: Word, bytes: &[u8]) -> bool {
+    fn is(self, word: KeyWord, bytes: &[u8]) -> bool {
         match self {
             Self::Short(short) => short == word,
             Self::Long(key, hash) => word
@@ -144,28 +144,28 @@ impl KeyTable {
         }
     }
 
-    /// Bytes of memory.
+    /// The memory in bytes.
     #[must_use]
     pub const fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
+        self.slots.capacity() * size_of::<KeySlot>()
             + self.bytes.capacity()
             + self.ends.capacity() * size_of::<usize>()
             + self.hashes.capacity() * size_of::<u64>()
     }
 
-    /// How many numbers were given.
+    /// The count of numbers.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether no number was given.
+    /// Returns true if there is no number.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Forgets all keys; memory is kept.
+    /// Removes all keys and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -197,14 +197,14 @@ impl KeyTable {
         number.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[number]
     }
 
-    /// Asks for the slot of a hash.
+    /// Prefetches the slot of a hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch(&self.slots, self.home(hash));
     }
 
-    /// Asks for the bytes that a key is compared with, by the slots of its hash, which should be in a
-    /// cache by now; for nothing if the key stands in its slot.
+    /// Prefetches the bytes of a long key. The slots of its hash should be in a cache by now. Does
+    /// nothing for a short key.
     #[inline]
     pub fn prefetch_long(&self, key: &[u8], hash: u64) {
         if key.len() <= SHORT_BYTES_MAX || self.slots.is_empty() {
@@ -222,20 +222,21 @@ impl KeyTable {
         }
     }
 
-    /// Asks for what [`Self::key`] and [`Self::hash`] look at.
+    /// Prefetches the memory that [`Self::key`] and [`Self::hash`] read.
     #[inline]
     pub fn prefetch_number(&self, number: usize) {
         prefetch(&self.ends, number);
         prefetch(&self.hashes, number);
     }
 
-    /// Where the search for a hash begins. The bits that tell slices apart are the highest.
+    /// The slot at which the search for a hash begins. The highest bits of a hash tell slices
+    /// apart, so the lowest are used.
     #[inline]
     const fn home(&self, hash: u64) -> usize {
         hash as usize & self.slots.len().wrapping_sub(1)
     }
 
-    /// The number of a key that is here.
+    /// The number of a key.
     #[inline]
     #[must_use]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<u32> {
@@ -246,7 +247,8 @@ impl KeyTable {
         (slot.round == self.round).then_some(slot.number)
     }
 
-    /// The number of a key: that which it has, or the next one. Equal keys have equal hashes, always.
+    /// The number of a key, which is the next free one for a new key. Equal keys must have equal
+    /// hashes.
     ///
     /// # Panics
     /// There are 2³² numbers.
@@ -264,7 +266,7 @@ impl KeyTable {
         number
     }
 
-    /// Gives the next number to a key. It is not found before [`Self::index`] comes.
+    /// Gives a key the next number. [`Self::find`] does not see the key before [`Self::index`].
     ///
     /// # Panics
     /// There are 2³² numbers.
@@ -276,27 +278,27 @@ impl KeyTable {
         number
     }
 
-    /// About so many keys will be pushed.
+    /// Reserves memory for about this many pushes.
     pub fn reserve(&mut self, keys: usize) {
         self.ends.reserve_exact(keys);
         self.hashes.reserve_exact(keys);
     }
 
-    /// Gives memory back that is for more keys than these.
+    /// Frees memory beyond that of this many keys.
     pub fn shrink_to(&mut self, keys: usize) {
         self.ends.shrink_to(keys);
         self.hashes.shrink_to(keys);
     }
 
-    /// Makes all keys found that were pushed, but for `unfound`. The table has its size from the start.
-    /// False if one of them is there twice.
+    /// Indexes all pushed keys except `unfound`, in a table of the final size. Returns false if a
+    /// key is there twice.
     #[must_use]
     pub fn index(&mut self, unfound: Option<u32>) -> bool {
         self.forget_slots();
         // As many as growing step by step would have come to.
         let size = (self.len() * 4).div_ceil(3).next_power_of_two().max(SLOTS_MIN);
         if size > self.slots.len() {
-            self.slots = vec![Slot::default(); size];
+            self.slots = vec![KeySlot::default(); size];
         }
         for number in 0..self.ends.len() {
             if let Some(ahead) = self.hashes.get(number + MOVED_AHEAD) {
@@ -316,7 +318,7 @@ impl KeyTable {
         true
     }
 
-    /// The slot of a key, or the free one where it would be. One at least is free.
+    /// The slot of a key, or the free slot where it would be. At least one slot is always free.
     #[inline]
     fn search(&self, sought: Sought<'_>, hash: u64) -> usize {
         let mask = self.slots.len() - 1;
@@ -330,31 +332,31 @@ impl KeyTable {
         }
     }
 
-    /// What a slot has of the key of a number.
+    /// The word of a key in its slot.
     #[inline]
-    fn word(&self, sought: Sought<'_>, number: usize) -> Word {
+    fn word(&self, sought: Sought<'_>, number: usize) -> KeyWord {
         match sought {
             Sought::Short(word) => word,
-            Sought::Long(_, hash) => Word::long(hash, &self.place(number)),
+            Sought::Long(_, hash) => KeyWord::long(hash, &self.place(number)),
         }
     }
 
     #[inline]
-    fn put(&mut self, at: usize, word: Word, number: u32) {
-        self.slots[at] = Slot { word, number, round: self.round };
+    fn put(&mut self, at: usize, word: KeyWord, number: u32) {
+        self.slots[at] = KeySlot { word, number, round: self.round };
         self.held += 1;
     }
 
     fn forget_slots(&mut self) {
         self.held = 0;
         self.round = self.round.checked_add(1).unwrap_or_else(|| {
-            self.slots.fill(Slot::default());
+            self.slots.fill(KeySlot::default());
             1
         });
     }
 
-    /// Room for one more: at most three quarters are taken, so that there is a free slot behind every
-    /// key.
+    /// Makes room for one more key. At most three quarters of the slots are taken, so that a search
+    /// always ends.
     #[inline]
     fn make_room(&mut self) {
         if (self.held + 1) * 4 > self.slots.len() * 3 {
@@ -365,7 +367,7 @@ impl KeyTable {
     #[cold]
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(SLOTS_MIN);
-        let before = std::mem::replace(&mut self.slots, vec![Slot::default(); size]);
+        let before = std::mem::replace(&mut self.slots, vec![KeySlot::default(); size]);
         for (index, slot) in before.iter().enumerate() {
             if let Some(ahead) = before.get(index + MOVED_AHEAD) {
                 prefetch(&self.hashes, ahead.number as usize);

@@ -1,24 +1,24 @@
-//! Memory that is about to be looked at is asked for ahead of time.
+//! Prefetching memory that will be read soon.
 //!
-//! A look at memory that is in no cache takes as long as some hundred instructions. Tables that are
-//! larger than the caches are looked at in no order, so no processor foresees where; whoever knows
-//! what comes next asks for it, and does something else meanwhile.
+//! A cache miss takes as long as some hundred instructions. Tables larger than the caches are read
+//! in no order, so the processor cannot predict the next address. Code that knows the next keys
+//! prefetches their memory and works on others meanwhile.
 
 #![expect(unsafe_code, reason = "an instruction of the processor; it reads nothing")]
 
-/// So many keys before one is looked up its slot is best asked for: to look these up takes about as long
-/// as memory takes to answer.
-pub const LOOKED_UP_AHEAD: usize = 32;
+/// The distance in keys at which a slot is best prefetched: looking up this many keys takes about
+/// as long as a memory access.
+pub const SLOTS_AHEAD: usize = 32;
 
-/// So many before its turn what is known of a key is best asked for, where its slot says.
-pub const FOUND_AHEAD: usize = 16;
+/// The distance in keys at which the entry of a key is best prefetched, once its slot is in a
+/// cache.
+pub const ENTRIES_AHEAD: usize = 16;
 
-/// So many before its turn the bytes are best asked for that a key is compared with.
-pub const COMPARED_AHEAD: usize = 8;
+/// The distance in keys at which the bytes of a long key are best prefetched.
+pub const KEYS_AHEAD: usize = 8;
 
-/// Asks for a value to be brought into the nearest cache, with what is on the same line of it. Nothing
-/// waits for that, and it is no more than a hint: where there is no such value, or on a processor that
-/// is not known here, nothing comes of it.
+/// Prefetches the cache line of a value. This is a hint: nothing waits for it, and an index out of
+/// bounds or an unknown processor makes it do nothing.
 #[inline(always)]
 pub fn prefetch<T>(values: &[T], index: usize) {
     // Without a look at the length: whether a value is there yet may be hard to foretell.

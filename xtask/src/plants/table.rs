@@ -171,8 +171,8 @@ const PLANTS: &[Plant] = &[
     Plant {
         name: "checkpoint-not-synced",
         what: "A batch of a checkpoint is acknowledged before it is durable.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/indexed.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/indexed.rs",
         changes: &[(
             "        let synced = writer.file.sync().and_then(",
             "        let synced = io::Result::Ok(()).and_then(",
@@ -182,8 +182,8 @@ const PLANTS: &[Plant] = &[
     Plant {
         name: "checkpoint-half-written",
         what: "What a failed append of a checkpoint left is not cut off before the next.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/indexed.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/indexed.rs",
         changes: &[(
             "writer.file.truncate(writer.length).and_then(|()| writer.file.sync());",
             "io::Result::Ok(());",
@@ -195,8 +195,8 @@ const PLANTS: &[Plant] = &[
     Plant {
         name: "checkpoint-index-not-synced",
         what: "An index of checkpoints is put in force before it is durable, and files go that it needs.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/indexed/flush.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/indexed/flush.rs",
         changes: &[(
             "file.append_direct(base.bytes()).and_then(|()| file.sync()) {",
             "file.append_direct(base.bytes()) {",
@@ -226,7 +226,7 @@ const PLANTS: &[Plant] = &[
         name: "row-not-put-aside",
         what: "A row that changes while a checkpoint is made is written out as it became.",
         package: "tidemill-state",
-        file: "crates/tidemill-state/src/structure/noted.rs",
+        file: "crates/tidemill-state/src/structure/dirty_rows.rs",
         changes: &[(
             "if self.is_on && self.marks.mark(row) {",
             "if self.is_on && self.marks.mark(row) && false {",
@@ -237,7 +237,7 @@ const PLANTS: &[Plant] = &[
         name: "rows-not-put-aside",
         what: "Rows that change together while a checkpoint is made are written out as they became.",
         package: "tidemill-state",
-        file: "crates/tidemill-state/src/structure/stamped.rs",
+        file: "crates/tidemill-state/src/structure/dirty_stamps.rs",
         changes: &[(
             "frozen.iter().for_each(|row| self.before.put_row(of.number(*row), value_of(*row, of)));",
             "let _ = frozen;",
@@ -247,8 +247,8 @@ const PLANTS: &[Plant] = &[
     Plant {
         name: "manifest-first",
         what: "A manifest is written before the runs that it names.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/checkpoints.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/checkpoints.rs",
         changes: &[(
             "        // What the manifest names is there before it is.\n        self.backend.commit(&mut self.batch)?;\n        self.settle(manifest)\n",
             "        let mut runs = std::mem::take(&mut self.batch);\n        self.settle(manifest)?;\n        Ok(self.backend.commit(&mut runs)?)\n",
@@ -258,8 +258,8 @@ const PLANTS: &[Plant] = &[
     Plant {
         name: "kept-runs-deleted",
         what: "What a checkpoint that is kept needs is deleted with the one after it.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/checkpoints.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/checkpoints.rs",
         changes: &[(
             "self.complete.values().flat_map(|it| it.runs()).copied().collect();",
             "self.newest().into_iter().flat_map(|it| it.runs()).copied().collect();",
@@ -335,8 +335,8 @@ const PLANTS: &[Plant] = &[
     Plant {
         name: "last-batch-by-its-directory",
         what: "Of the last batch of a store of checkpoints the directory is believed, though its values may not be there.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/indexed/recover.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/indexed/recovery.rs",
         changes: &[(
             "let is_durable = !is_last || end < length;",
             "let is_durable = !is_last || end <= length;",
@@ -346,8 +346,8 @@ const PLANTS: &[Plant] = &[
     Plant {
         name: "unsynced-batch-believed",
         what: "The last batch of a store of checkpoints is believed, though its sync may have failed.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/indexed/recover.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/indexed/recovery.rs",
         changes: &[(
             "        self.world.disk.open_random_access(path)?.rewrite(from, length)\n",
             "        let _unused = (path, from);\n        Ok(())\n",
@@ -357,8 +357,8 @@ const PLANTS: &[Plant] = &[
     Plant {
         name: "ledger-cut-early",
         what: "The ledger is cut behind the newest checkpoint, though one that is kept is older.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/checkpoints.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/checkpoints.rs",
         changes: &[(
             ".map(|(_, manifest)| manifest.cycle).min()",
             ".map(|(_, manifest)| manifest.cycle).max()",

@@ -28,7 +28,11 @@ const DISK_CALLS: &[&str] = &[
 ];
 
 /// Crates that a simulation runs: it must see their threads wait.
-const SIMULATED: &[&str] = &["crates/tidemill-flow/src/", "crates/tidemill-state/src/"];
+const SIMULATED: &[&str] = &[
+    "crates/tidemill-flow/src/",
+    "crates/tidemill-state/src/",
+    "crates/tidemill-checkpoints/src/",
+];
 
 /// Types that make threads wait for each other.
 const WAITS: &[&str] = &["Mutex", "Condvar", "RwLock", "Barrier", "mpsc", "atomic"];

@@ -39,9 +39,9 @@ fn what_a_simulation_cannot_see_is_refused_where_it_must() {
     check("crates/tidemill-log/src/log.rs", lock, &[]);
     let seen =
         "//! A lock.\nuse std::sync::Arc;\nuse tidemill_env::sync::{Mutex, atomic::AtomicU64};\n";
-    check("crates/tidemill-state/src/files.rs", seen, &[]);
+    check("crates/tidemill-checkpoints/src/file_backend.rs", seen, &[]);
     let inline = "//! A lock.\nstatic ONE: std::sync::RwLock<()> = new();\n";
-    check("crates/tidemill-state/src/files.rs", inline, &["`RwLock` of `std`"]);
+    check("crates/tidemill-checkpoints/src/file_backend.rs", inline, &["`RwLock` of `std`"]);
 }
 
 #[test]

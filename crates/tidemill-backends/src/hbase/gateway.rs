@@ -5,7 +5,7 @@ use crate::runtime::within;
 use bytes::Bytes;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, header};
 use std::{env, error::Error as _, time::Duration};
-use tidemill_state::StateError;
+use tidemill_checkpoints::BackendError;
 use tidemill_types::job::{HbaseSpec, shown};
 
 #[cfg(test)]
@@ -41,10 +41,10 @@ pub(super) struct Gateway {
 
 impl Gateway {
     /// Looks at the address.
-    pub(super) fn new(spec: &HbaseSpec, job: &str) -> Result<Self, StateError> {
+    pub(super) fn new(spec: &HbaseSpec, job: &str) -> Result<Self, BackendError> {
         let url = shown(&spec.url).trim_end_matches('/').to_owned();
         let place = format!("{url}, table {}, rows {job}.*", spec.table);
-        let refuse = |why: String| StateError::Refused { place: place.clone(), why };
+        let refuse = |why: String| BackendError::Refused { place: place.clone(), why };
         let parsed = reqwest::Url::parse(&spec.url).ok();
         let parsed = parsed.filter(|it| ["http", "https"].contains(&it.scheme()) && it.has_host());
         let Some(parsed) = parsed else {
@@ -66,7 +66,7 @@ impl Gateway {
     }
 
     /// Whether the table is there.
-    pub(super) async fn check_table(&self) -> Result<(), StateError> {
+    pub(super) async fn check_table(&self) -> Result<(), BackendError> {
         match self.ask(self.request(Method::GET, "exists")).await? {
             (StatusCode::NOT_FOUND, _) => Err(self.refused(self.how_to_make())),
             (status, answer) => self.done(status, &answer),
@@ -74,7 +74,7 @@ impl Gateway {
     }
 
     /// The value of a row.
-    pub(super) async fn get(&self, row: &str) -> Result<Option<Bytes>, StateError> {
+    pub(super) async fn get(&self, row: &str) -> Result<Option<Bytes>, BackendError> {
         let request = self.request(Method::GET, &format!("{row}/{COLUMN}"));
         let request = request.header(header::ACCEPT, "application/octet-stream");
         match self.ask(request).await? {
@@ -84,7 +84,7 @@ impl Gateway {
     }
 
     /// Puts rows.
-    pub(super) async fn put(&self, cells: CellSet) -> Result<(), StateError> {
+    pub(super) async fn put(&self, cells: CellSet) -> Result<(), BackendError> {
         // The rows are in the message; a name has to stand there all the same.
         let request = self.request(Method::PUT, "rows").header(header::CONTENT_TYPE, PROTOBUF);
         let (status, answer) = self.ask(request.body(cells.into_bytes())).await?;
@@ -92,7 +92,7 @@ impl Gateway {
     }
 
     /// Puts a row if it has the value that stands last.
-    pub(super) async fn put_checked(&self, row: &str, cells: CellSet) -> Result<(), StateError> {
+    pub(super) async fn put_checked(&self, row: &str, cells: CellSet) -> Result<(), BackendError> {
         let request = self.request(Method::PUT, &format!("{row}?check=put"));
         let request = request.header(header::CONTENT_TYPE, PROTOBUF).body(cells.into_bytes());
         match self.ask(request).await? {
@@ -102,13 +102,13 @@ impl Gateway {
     }
 
     /// Deletes a row. One that is not there stays so.
-    pub(super) async fn delete(&self, row: &str) -> Result<(), StateError> {
+    pub(super) async fn delete(&self, row: &str) -> Result<(), BackendError> {
         let (status, answer) = self.ask(self.request(Method::DELETE, row)).await?;
         self.done(status, &answer)
     }
 
     /// The rows of a scan. It begins once more if a page was lost on the way.
-    pub(super) async fn rows(&self, scan: String) -> Result<Vec<String>, StateError> {
+    pub(super) async fn rows(&self, scan: String) -> Result<Vec<String>, BackendError> {
         for is_last in [false, true] {
             match self.rows_of_scanner(scan.clone()).await? {
                 Pages::All(rows) => return Ok(rows),
@@ -119,7 +119,7 @@ impl Gateway {
         unreachable!("the last one says what there is")
     }
 
-    async fn rows_of_scanner(&self, scan: String) -> Result<Pages, StateError> {
+    async fn rows_of_scanner(&self, scan: String) -> Result<Pages, BackendError> {
         let request = self.request(Method::PUT, "scanner");
         let request = request.header(header::CONTENT_TYPE, "text/xml").body(scan);
         let (status, answer, location) = self.ask_for_place(request).await?;
@@ -156,13 +156,13 @@ impl Gateway {
         }
     }
 
-    async fn ask(&self, request: RequestBuilder) -> Result<(StatusCode, Bytes), StateError> {
+    async fn ask(&self, request: RequestBuilder) -> Result<(StatusCode, Bytes), BackendError> {
         self.ask_for_place(request).await.map(|(status, answer, _)| (status, answer))
     }
 
     /// One request within its time. Repeated once if the connection was closed meanwhile: all that
     /// is asked here may be asked twice.
-    async fn ask_for_place(&self, request: RequestBuilder) -> Result<Answer, StateError> {
+    async fn ask_for_place(&self, request: RequestBuilder) -> Result<Answer, BackendError> {
         let again = request.try_clone();
         let asked = async {
             match (send(request).await, again) {
@@ -173,17 +173,17 @@ impl Gateway {
         self.in_time(asked).await?.map_err(|error| self.unreachable(said(&error)))
     }
 
-    async fn in_time<T>(&self, asked: impl Future<Output = T>) -> Result<T, StateError> {
+    async fn in_time<T>(&self, asked: impl Future<Output = T>) -> Result<T, BackendError> {
         let late = |_| self.unreachable(format!("no answer within {:?}", self.timeout));
         within(self.timeout, asked).await.map_err(late)
     }
 
-    fn unreachable(&self, why: String) -> StateError {
-        StateError::Unreachable { place: self.place.clone(), why }
+    fn unreachable(&self, why: String) -> BackendError {
+        BackendError::Unreachable { place: self.place.clone(), why }
     }
 
     /// What a status says, for requests that are to be done.
-    fn done(&self, status: StatusCode, answer: &[u8]) -> Result<(), StateError> {
+    fn done(&self, status: StatusCode, answer: &[u8]) -> Result<(), BackendError> {
         let text = short(answer);
         if status.is_success() {
             return Ok(());
@@ -203,8 +203,8 @@ impl Gateway {
         }
     }
 
-    fn refused(&self, why: String) -> StateError {
-        StateError::Refused { place: self.place.clone(), why }
+    fn refused(&self, why: String) -> BackendError {
+        BackendError::Refused { place: self.place.clone(), why }
     }
 
     fn how_to_make(&self) -> String {

@@ -2,7 +2,7 @@
 
 use object_store::Error;
 use std::error::Error as _;
-use tidemill_state::StateError;
+use tidemill_checkpoints::BackendError;
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +20,14 @@ pub(super) enum Asked {
 }
 
 /// Nothing, where an error says only that nothing is there or nothing is left to do.
-pub(super) fn told<T>(asked: Asked, error: &Error, place: String) -> Result<Option<T>, StateError> {
+pub(super) fn told<T>(
+    asked: Asked,
+    error: &Error,
+    place: String,
+) -> Result<Option<T>, BackendError> {
     let text = whole(error);
     let has_no_bucket = text.contains("NoSuchBucket");
-    let refused = |why: String| Err(StateError::Refused { place: place.clone(), why });
+    let refused = |why: String| Err(BackendError::Refused { place: place.clone(), why });
     match error {
         Error::NotFound { .. } if !has_no_bucket && asked != Asked::Write => Ok(None),
         Error::AlreadyExists { .. } if asked == Asked::Create => Ok(None),
@@ -41,7 +45,7 @@ pub(super) fn told<T>(asked: Asked, error: &Error, place: String) -> Result<Opti
             refused(format!("there are no credentials. {CREDENTIALS}"))
         }
         _ if text.contains("status code: 4") && !text.contains("code: 429") => refused(said(error)),
-        _ => Err(StateError::Unreachable { place, why: said(error) }),
+        _ => Err(BackendError::Unreachable { place, why: said(error) }),
     }
 }
 

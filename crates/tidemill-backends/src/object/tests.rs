@@ -7,8 +7,8 @@ use crate::remote::tests::{Mortal, survives_a_kill_at_any_request};
 use crate::{Job, RemoteBackend, contract, owner::Identity};
 use object_store::memory::InMemory;
 use std::{collections::BTreeMap, sync::Mutex};
+use tidemill_checkpoints::{Backend, WriteBatch};
 use tidemill_env::World;
-use tidemill_state::{Backend, Batch};
 use tidemill_types::Span;
 
 fn open(name: &str, folder: &std::path::Path) -> contract::Opened {
@@ -27,7 +27,7 @@ crate::contract! { open }
 struct Bucket(Arc<dying::Dying>);
 
 impl Mortal for Bucket {
-    fn open(&self, world: &World) -> Result<Arc<dyn Backend>, StateError> {
+    fn open(&self, world: &World) -> Result<Arc<dyn Backend>, BackendError> {
         let identity = Identity::open(world, std::path::Path::new("/job"))?;
         let path = Path::from("prefix/job");
         let store = Arc::clone(&self.0) as _;
@@ -55,7 +55,7 @@ fn nothing_is_deleted_before_all_that_a_batch_puts_is_there() {
             let bucket = Bucket(Arc::new(dying::Dying::new(u64::MAX, loses_answer)));
             let sim = World::simulated(requests);
             let backend = bucket.open(&sim.world).unwrap();
-            let mut batch = Batch::default();
+            let mut batch = WriteBatch::default();
             (0..9).for_each(|nth| batch.put(&[b'a', nth], b"before"));
             backend.commit(&mut batch).unwrap();
             (0..9).for_each(|nth| batch.delete(&[b'a', nth]));

@@ -4,7 +4,7 @@ use super::durability::{self, Durability};
 use redis::{Client, Connection, ErrorKind, FromRedisValue, IntoConnectionInfo, Pipeline};
 use redis::{RedisError, ServerErrorKind};
 use std::{env, time::Duration};
-use tidemill_state::StateError;
+use tidemill_checkpoints::BackendError;
 use tidemill_types::job::{RedisSpec, shown};
 
 /// How long making a connection may take, if a request may take that long.
@@ -28,9 +28,9 @@ struct Open {
 
 impl Link {
     /// Looks at the address. What is kept is under `under`.
-    pub(super) fn new(spec: &RedisSpec, under: &str) -> Result<Self, StateError> {
+    pub(super) fn new(spec: &RedisSpec, under: &str) -> Result<Self, BackendError> {
         let place = format!("{}, keys {under}:*", shown(&spec.url));
-        let refuse = |error: RedisError| StateError::Refused {
+        let refuse = |error: RedisError| BackendError::Refused {
             place: place.clone(),
             why: format!("{error}; an address is `redis://HOST:PORT/DB`"),
         };
@@ -58,7 +58,7 @@ impl Link {
 
     /// Asks, and takes the answers. A connection that turns out to be dead is made anew once: what
     /// is asked may be asked twice.
-    pub(super) fn ask<T: FromRedisValue>(&mut self, what: &Pipeline) -> Result<T, StateError> {
+    pub(super) fn ask<T: FromRedisValue>(&mut self, what: &Pipeline) -> Result<T, BackendError> {
         let was_open = self.open.is_some();
         let first = self.try_ask(what);
         let asked = match first {
@@ -69,19 +69,22 @@ impl Link {
     }
 
     /// As [`Self::ask`], on the connection that there is.
-    pub(super) fn ask_once<T: FromRedisValue>(&mut self, what: &Pipeline) -> Result<T, StateError> {
+    pub(super) fn ask_once<T: FromRedisValue>(
+        &mut self,
+        what: &Pipeline,
+    ) -> Result<T, BackendError> {
         self.try_ask(what).map_err(|error| self.told(&error))
     }
 
     /// Makes durable what was answered on this connection, as far as the server can.
-    pub(super) fn sync(&mut self) -> Result<(), StateError> {
+    pub(super) fn sync(&mut self) -> Result<(), BackendError> {
         let Some(Open { durability: Durability::Wait, .. }) = self.open else { return Ok(()) };
         let mut wait = redis::pipe();
         wait.cmd("WAITAOF").arg(1).arg(0).arg(self.timeout.as_millis() as u64);
         let ((local, _),): ((u64, u64),) = self.ask_once(&wait)?;
         if local == 0 {
             let why = format!("it was not synced there within {:?}", self.timeout);
-            return Err(StateError::Unreachable { place: self.place.clone(), why });
+            return Err(BackendError::Unreachable { place: self.place.clone(), why });
         }
         Ok(())
     }
@@ -115,7 +118,7 @@ impl Link {
         Ok(Open { connection, durability })
     }
 
-    fn told(&self, error: &RedisError) -> StateError {
+    fn told(&self, error: &RedisError) -> BackendError {
         let place = self.place.clone();
         let is_busy = matches!(
             error.kind(),
@@ -128,10 +131,10 @@ impl Link {
         );
         if error.is_timeout() {
             let why = format!("no answer within {:?}", self.timeout);
-            return StateError::Unreachable { place, why };
+            return BackendError::Unreachable { place, why };
         }
         if error.is_io_error() || is_busy {
-            return StateError::Unreachable { place, why: error.to_string() };
+            return BackendError::Unreachable { place, why: error.to_string() };
         }
         let text = error.to_string();
         let is_about_who = error.kind() == ErrorKind::AuthenticationFailed
@@ -150,6 +153,6 @@ impl Link {
             _ if text.contains("OOM") => format!("{text}. Raise `maxmemory` there"),
             _ => text,
         };
-        StateError::Refused { place, why }
+        BackendError::Refused { place, why }
     }
 }

@@ -6,8 +6,9 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, MutexGuard},
 };
+use tidemill_checkpoints::{CheckpointError, Checkpoints, Manifest, RunRef, SavedStage};
 use tidemill_env::Random;
-use tidemill_state::{CheckpointError, Checkpoints, Delta, Manifest, Run, SavedStage};
+use tidemill_state::Delta;
 use tidemill_types::{Cycle, Micros};
 
 type Values = BTreeMap<Vec<u8>, Bytes>;
@@ -34,11 +35,11 @@ impl Memory {
         self.0.lock().unwrap()
     }
 
-    fn ask(&self) -> Result<MutexGuard<'_, Inside>, StateError> {
+    fn ask(&self) -> Result<MutexGuard<'_, Inside>, BackendError> {
         let mut inside = self.inside();
         if inside.left == 0 {
             let (place, why) = ("memory".to_owned(), "it was killed".to_owned());
-            return Err(StateError::Unreachable { place, why });
+            return Err(BackendError::Unreachable { place, why });
         }
         inside.left -= 1;
         Ok(inside)
@@ -66,22 +67,22 @@ impl Store for Memory {
         1 << 30
     }
 
-    fn owner(&self) -> Result<Option<Bytes>, StateError> {
+    fn owner(&self) -> Result<Option<Bytes>, BackendError> {
         Ok(self.ask()?.owner.clone())
     }
 
-    fn claim(&self, record: &[u8]) -> Result<(), StateError> {
+    fn claim(&self, record: &[u8]) -> Result<(), BackendError> {
         self.ask()?.owner.get_or_insert(Bytes::copy_from_slice(record));
         Ok(())
     }
 
-    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError> {
+    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError> {
         owner(self.owner()?.as_deref())?;
         self.ask()?.owner = None;
         Ok(())
     }
 
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError> {
+    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
         owner(self.owner()?.as_deref())?;
         for (key, value) in self.shuffled(changes.puts.clone()) {
             self.ask()?.values.insert(key.to_vec(), crate::sealed::seal(key, value).into());
@@ -92,11 +93,11 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BackendError> {
         Ok(self.ask()?.values.get(key).cloned())
     }
 
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, BackendError> {
         let mut keys: Vec<_> = self.ask()?.values.keys().cloned().collect();
         keys.retain(|key| key.starts_with(prefix));
         keys.reverse();
@@ -104,7 +105,7 @@ impl Store for Memory {
     }
 }
 
-fn open_on(memory: &Memory, world: &World) -> Result<Arc<dyn Backend>, StateError> {
+fn open_on(memory: &Memory, world: &World) -> Result<Arc<dyn Backend>, BackendError> {
     let identity = Identity::open(world, Path::new("/job"))?;
     Ok(Arc::new(RemoteBackend::open(Box::new(memory.clone()), identity, world)?))
 }
@@ -118,7 +119,7 @@ fn changes_of(slice: u32, number: u64) -> Delta {
     delta
 }
 
-fn manifest((number, cycle): (u64, Cycle), slices: Vec<Vec<Run>>) -> Manifest {
+fn manifest((number, cycle): (u64, Cycle), slices: Vec<Vec<RunRef>>) -> Manifest {
     let (name, does) = ("stage".to_owned(), "work".to_owned());
     let stages = vec![SavedStage { name, does, watermark: Micros(0), slices }];
     let (sources, sinks, letters) = (Vec::new(), Vec::new(), Cycle::NONE);
@@ -145,13 +146,13 @@ fn whole(checkpoints: &Checkpoints) -> usize {
 /// A server that is killed after some requests.
 pub(crate) trait Mortal {
     /// A backend on it.
-    fn open(&self, world: &World) -> Result<Arc<dyn Backend>, StateError>;
+    fn open(&self, world: &World) -> Result<Arc<dyn Backend>, BackendError>;
     /// From now on it does what it is asked.
     fn revive(&self);
 }
 
 impl Mortal for Memory {
-    fn open(&self, world: &World) -> Result<Arc<dyn Backend>, StateError> {
+    fn open(&self, world: &World) -> Result<Arc<dyn Backend>, BackendError> {
         open_on(self, world)
     }
 
@@ -233,7 +234,7 @@ fn a_place_that_was_being_cleared_is_cleared_by_the_next_life() {
         let other = World::simulated(operations + 1);
         fill(&other.world);
         let refused = open_on(&memory, &sim.world).err().unwrap();
-        assert!(matches!(refused, StateError::Taken { .. }), "{refused}");
+        assert!(matches!(refused, BackendError::Taken { .. }), "{refused}");
         if cleared.is_ok() {
             break;
         }
@@ -245,7 +246,7 @@ fn a_server_that_starts_late_is_waited_for_and_not_for_ever() {
     let sim = World::simulated(1);
     let memory = Memory::new(0);
     let error = open_on(&memory, &sim.world).err().unwrap();
-    assert!(matches!(error, StateError::Unreachable { .. }), "{error}");
+    assert!(matches!(error, BackendError::Unreachable { .. }), "{error}");
     let waited_us = sim.world.clock.monotonic_micros();
     assert!((OPEN_US..2 * OPEN_US).contains(&waited_us), "{waited_us}");
 }
@@ -255,7 +256,7 @@ fn row_21_a_value_under_another_key_is_not_taken_for_it() {
     let sim = World::simulated(1);
     let memory = Memory::new(u64::MAX);
     let backend = open_on(&memory, &sim.world).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     batch.put(b"a", b"value");
     backend.commit(&mut batch).unwrap();
     let value = memory.inside().values[&b"a"[..]].clone();

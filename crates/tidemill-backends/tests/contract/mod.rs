@@ -8,11 +8,12 @@ use std::{
     sync::{Arc, Barrier},
 };
 use tempfile::TempDir;
+use tidemill_checkpoints::{Backend, BackendError, Checkpoints, Manifest, SavedStage, WriteBatch};
 use tidemill_env::Random;
-use tidemill_state::{Backend, Batch, Checkpoints, Delta, Manifest, SavedStage, StateError};
+use tidemill_state::Delta;
 use tidemill_types::{Cycle, Micros};
 
-pub(crate) type Opened = Result<Arc<dyn Backend>, StateError>;
+pub(crate) type Opened = Result<Arc<dyn Backend>, BackendError>;
 /// Opens the place of a job, by its name, with this folder.
 pub(crate) type Open<'a> = &'a (dyn Fn(&str, &Path) -> Opened + Sync);
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -60,7 +61,7 @@ fn contents(backend: &dyn Backend) -> Model {
     keys.into_iter().map(value).collect()
 }
 
-fn change(batch: &mut Batch, model: &mut Model, key: &[u8], value: Option<&[u8]>) {
+fn change(batch: &mut WriteBatch, model: &mut Model, key: &[u8], value: Option<&[u8]>) {
     match value {
         Some(value) => {
             batch.put(key, value);
@@ -76,7 +77,7 @@ fn change(batch: &mut Batch, model: &mut Model, key: &[u8], value: Option<&[u8]>
 pub(crate) fn it_holds_what_was_put(open: Open<'_>) {
     let folder = folder();
     let mut backend = open("held", folder.path()).unwrap();
-    let (mut model, mut batch, mut random) = (Model::new(), Batch::default(), Random::new(7));
+    let (mut model, mut batch, mut random) = (Model::new(), WriteBatch::default(), Random::new(7));
     for _ in 0..30 {
         for _ in 0..random.below(12) {
             let key: Vec<u8> = (0..random.below(3)).map(|_| random.next() as u8).collect();
@@ -97,7 +98,7 @@ pub(crate) fn it_holds_what_was_put(open: Open<'_>) {
 pub(crate) fn keys_of_a_prefix_come_in_order(open: Open<'_>) {
     let folder = folder();
     let backend = open("prefixes", folder.path()).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     let all: [&[u8]; 9] =
         [b"a", b"ab", b"abc", b"ac", b"b", b"", b"ab\xff", b"\xff", b"\xff\xff\0:/ %*\n"];
     all.iter().for_each(|key| batch.put(key, key));
@@ -113,12 +114,12 @@ pub(crate) fn keys_of_a_prefix_come_in_order(open: Open<'_>) {
 pub(crate) fn what_is_too_long_is_refused_and_stays_in_the_batch(open: Open<'_>) {
     let folder = folder();
     let backend = open("too-long", folder.path()).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     batch.put(b"good", b"value");
     batch.put(&[7; 121], b"value");
     for _ in 0..2 {
         let refused = backend.commit(&mut batch).unwrap_err();
-        assert!(matches!(refused, StateError::KeyTooLong { .. }), "{refused}");
+        assert!(matches!(refused, BackendError::KeyTooLong { .. }), "{refused}");
         assert_eq!(batch.len(), 2);
     }
     assert!(contents(&*backend).is_empty());
@@ -131,14 +132,14 @@ pub(crate) fn what_is_too_long_is_refused_and_stays_in_the_batch(open: Open<'_>)
 pub(crate) fn row_28_a_place_has_one_owner(open: Open<'_>) {
     let (ours, theirs) = (folder(), folder());
     let first = open("owned", ours.path()).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     batch.put(b"key", b"value");
     first.commit(&mut batch).unwrap();
     let refused = |folder: &Path| open("owned", folder).err().expect("it is another's");
     let error = refused(ours.path());
-    assert!(matches!(error, StateError::InUse { .. }), "{error}");
+    assert!(matches!(error, BackendError::InUse { .. }), "{error}");
     let error = refused(theirs.path());
-    assert!(matches!(error, StateError::Taken { .. }), "{error}");
+    assert!(matches!(error, BackendError::Taken { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains(&*ours.path().display().to_string()), "whose it is: {text}");
     assert!(text.contains("owner"), "what to do: {text}");
@@ -169,13 +170,13 @@ pub(crate) fn of_several_that_claim_a_place_at_once_one_has_it(open: Open<'_>) {
     });
     assert_eq!(outcomes.iter().filter(|it| it.is_ok()).count(), 1);
     for error in outcomes.iter().filter_map(|it| it.as_ref().err()) {
-        assert!(matches!(error, StateError::Taken { .. }), "{error}");
+        assert!(matches!(error, BackendError::Taken { .. }), "{error}");
     }
 }
 
 pub(crate) fn a_place_that_was_cleared_is_anybodys(open: Open<'_>) {
     let (ours, theirs, neighbour) = (folder(), folder(), folder());
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     let mut put = |backend: &dyn Backend, key: &[u8]| {
         batch.put(key, b"value");
         backend.commit(&mut batch).unwrap();
@@ -194,7 +195,7 @@ pub(crate) fn a_place_that_was_cleared_is_anybodys(open: Open<'_>) {
     assert_eq!(contents(&*other).len(), 1);
     assert_eq!(contents(&*beside).len(), 1, "nothing of another job was touched");
     let refused = open("cleared", ours.path()).err().unwrap();
-    assert!(matches!(refused, StateError::Taken { .. }), "{refused}");
+    assert!(matches!(refused, BackendError::Taken { .. }), "{refused}");
 }
 
 pub(crate) fn jobs_do_not_mix(open: Open<'_>) {
@@ -202,7 +203,7 @@ pub(crate) fn jobs_do_not_mix(open: Open<'_>) {
     let names = ["mixed", "mixed-", "mixe"];
     let backends: Vec<_> =
         names.iter().zip(&folders).map(|(name, it)| open(name, it.path()).unwrap()).collect();
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     for (backend, name) in backends.iter().zip(names) {
         batch.put(b"key", name.as_bytes());
         batch.put(name.as_bytes(), b"");
@@ -221,7 +222,7 @@ pub(crate) fn commits_of_several_threads_do_not_mix(open: Open<'_>) {
         for thread in 0..4u8 {
             let backend = &backend;
             scope.spawn(move || {
-                let mut batch = Batch::default();
+                let mut batch = WriteBatch::default();
                 for round in 0..10u8 {
                     batch.put(&[thread, round], &vec![thread; 100 * usize::from(thread + 1)]);
                     backend.commit(&mut batch).unwrap();
@@ -238,7 +239,7 @@ pub(crate) fn commits_of_several_threads_do_not_mix(open: Open<'_>) {
 pub(crate) fn large_batches_are_taken(open: Open<'_>) {
     let folder = folder();
     let backend = open("large", folder.path()).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     // Larger than one request, and one of values that are larger than the others.
     let large = |number: u8| vec![number; (1 << 20) + usize::from(number)];
     (0..24).for_each(|number| batch.put(&[b'l', number], &large(number)));
@@ -261,7 +262,7 @@ pub(crate) fn large_batches_are_taken(open: Open<'_>) {
 pub(crate) fn of_several_changes_of_a_key_the_last_counts(open: Open<'_>) {
     let folder = folder();
     let backend = open("several", folder.path()).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     batch.put(b"put", b"1");
     batch.delete(b"put");
     batch.put(b"put", b"2");
@@ -305,7 +306,10 @@ pub(crate) fn the_newest_complete_checkpoint_is_what_was_there(open: Open<'_>) {
     assert_eq!(backend.keys(b"").unwrap(), [b"b", b"o"], "notes of numbers that were given");
 }
 
-fn manifest((number, cycle): (u64, Cycle), slices: Vec<Vec<tidemill_state::Run>>) -> Manifest {
+fn manifest(
+    (number, cycle): (u64, Cycle),
+    slices: Vec<Vec<tidemill_checkpoints::RunRef>>,
+) -> Manifest {
     let (name, does) = ("stage".to_owned(), "work".to_owned());
     let stages = vec![SavedStage { name, does, watermark: Micros(0), slices }];
     let (sources, sinks, letters) = (Vec::new(), Vec::new(), Cycle::NONE);
@@ -336,7 +340,7 @@ fn restored(checkpoints: &Checkpoints) -> Vec<Model> {
             model.insert(key.to_vec(), value.to_vec());
             Ok(())
         };
-        tidemill_state::merged(&read.get(), &mut keep).unwrap();
+        tidemill_state::visit_entries(&read.get(), &mut keep).unwrap();
         model
     };
     (0..3).map(slice).collect()

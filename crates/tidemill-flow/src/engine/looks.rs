@@ -8,7 +8,7 @@ use crate::runtime::{
     plan::{StagePlan, Work},
     restore,
 };
-use tidemill_state::Pinned;
+use tidemill_checkpoints::PinnedCheckpoint;
 
 impl JobHandle {
     /// The job's name.
@@ -33,7 +33,7 @@ impl JobHandle {
     /// # Errors
     /// The job makes no checkpoints, or there is none of this number; or somebody has waited for its
     /// end ([`JobHandle::wait`]).
-    pub fn pin_checkpoint(&self, number: Option<u64>) -> Result<Pinned, AskError> {
+    pub fn pin_checkpoint(&self, number: Option<u64>) -> Result<PinnedCheckpoint, AskError> {
         self.job.checkpointer.pin(number)
     }
 

@@ -31,12 +31,12 @@ use crate::runtime::{
 use crate::sink::Sink;
 use crate::source::{Position, Source};
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use tidemill_checkpoints::Checkpoints;
 use tidemill_env::sync::{
     Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 use tidemill_env::{Disk, DiskLock, World, has_no_room};
-use tidemill_state::Checkpoints;
 use tidemill_types::{
     Cycle, SliceId, SliceKey, StageIx,
     job::{Delivery, Recovery},

@@ -11,13 +11,12 @@
 
 use super::needed::Running;
 use std::{collections::BTreeMap, sync::Arc};
+use tidemill_checkpoints::{CheckpointError, CheckpointReader, KeyReader, LoadedRuns, SliceRuns};
 use tidemill_env::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use tidemill_state::{
-    CheckpointError, KeysOf, Looker, ReadKeys, ReadRuns, RunsOf, SavedKeys, StateError, TakeKey,
-};
+use tidemill_state::{ReadError, ReadKeys, SavedKeys, TakeKey};
 use tidemill_types::{SliceId, SliceKey, StageIx};
 
 /// A slice of fewer bytes is read at once.
@@ -31,7 +30,7 @@ const SIMULATED_BYTES: u64 = 256 << 10;
 
 /// Where the keys of a slice are.
 pub(crate) struct ByKey {
-    looker: Looker,
+    looker: CheckpointReader,
     stage: String,
     share: Arc<Share>,
     /// Keys of the stage that were read.
@@ -49,7 +48,7 @@ struct Share {
 
 impl Share {
     /// Of the slice of these runs.
-    fn of(slice: SliceId, runs: &RunsOf) -> Self {
+    fn of(slice: SliceId, runs: &SliceRuns) -> Self {
         let most = match tidemill_env::is_simulated() {
             true => u64::from(slice.0 % 3) * SIMULATED_BYTES,
             false => runs.bytes() / SHARE,
@@ -74,7 +73,7 @@ impl Share {
 enum Found {
     #[default]
     Unknown,
-    Keys(Box<KeysOf>),
+    Keys(Box<KeyReader>),
     /// Their lane has them, or they cannot be read one by one.
     Gone,
 }
@@ -82,10 +81,10 @@ enum Found {
 impl ByKey {
     /// Keys of a stage's slice in the newest checkpoint; `count` counts those that are read.
     pub(crate) fn new(
-        looker: Looker,
+        looker: CheckpointReader,
         stage: &str,
         slice: SliceId,
-        runs: &RunsOf,
+        runs: &SliceRuns,
         count: &Arc<AtomicU64>,
     ) -> Self {
         let share = Arc::new(Share::of(slice, runs));
@@ -94,7 +93,7 @@ impl ByKey {
     }
 
     /// Whether single keys of a slice with these runs are read.
-    pub(super) fn is_worth(&self, runs: &RunsOf) -> bool {
+    pub(super) fn is_worth(&self, runs: &SliceRuns) -> bool {
         tidemill_env::is_simulated() || runs.bytes() >= FROM_BYTES
     }
 
@@ -139,7 +138,7 @@ impl ByKey {
     pub(super) fn read_whole(
         &self,
         slice: SliceId,
-        read: &mut ReadRuns,
+        read: &mut LoadedRuns,
     ) -> Result<(), CheckpointError> {
         let pinned = self.looker.pin(None)?;
         pinned.named(pinned.chain(&self.stage, slice.0)).read_into(read)
@@ -162,7 +161,7 @@ type Asked = (Vec<u8>, u64);
 type Row = (Vec<u8>, Vec<u8>);
 
 struct Reading {
-    keys: KeysOf,
+    keys: KeyReader,
     /// What was read ahead: the first row that may be it, with its number; none if no row is.
     ahead: BTreeMap<Asked, Option<Row>>,
 }
@@ -205,17 +204,16 @@ impl ReadKeys for NeededKeys {
         prefix: &[u8],
         hash: u64,
         take: &mut TakeKey<'_>,
-    ) -> Result<bool, CheckpointError> {
-        let is_away = |error: &CheckpointError| {
-            matches!(error, CheckpointError::Backend(StateError::Unreachable { .. }))
-        };
+    ) -> Result<bool, ReadError> {
         let Self { stage, reading, running, count, .. } = self;
         let mut reading = reading.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match reading.ahead.remove(&(prefix.to_vec(), hash)) {
             Some(None) => false,
             Some(Some((row, value))) if take(&row, &value) == Ok(true) => true,
             // Of other keys with this hash nothing is known, and errors have a place to name.
-            _ => running.until_read(*stage, is_away, || reading.keys.find(prefix, hash, take))?,
+            _ => running.until_read(*stage, ReadError::is_transient, || {
+                reading.keys.find(prefix, hash, take)
+            })?,
         };
         count.fetch_add(u64::from(found), Ordering::Relaxed);
         Ok(found)

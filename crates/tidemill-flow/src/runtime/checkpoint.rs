@@ -29,14 +29,16 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
+use tidemill_checkpoints::{
+    CheckpointError, CheckpointInfo, CheckpointReader, Checkpoints, Manifest, PinnedCheckpoint,
+    SavedSource,
+};
 use tidemill_env::sync::{
     Condvar, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     mpsc::{self, Sender},
 };
-use tidemill_state::{
-    CheckpointError, CheckpointInfo, Checkpoints, Delta, Looker, Manifest, Pinned, SavedSource,
-};
+use tidemill_state::Delta;
 use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
 
 /// Bytes that may wait for the thread before lanes pause writing out.
@@ -69,7 +71,7 @@ pub(crate) struct Checkpointer {
     /// Those that are damaged, by number, with what is wrong.
     pub(crate) damaged: Mutex<Vec<(u64, String)>>,
     /// Finds them for those who read from them; none before the thread runs, and after the end.
-    looker: Mutex<Option<Looker>>,
+    looker: Mutex<Option<CheckpointReader>>,
     arrived: Mutex<Arrived>,
     bell: Condvar,
 }
@@ -261,7 +263,7 @@ impl Checkpointer {
     }
 
     /// A complete checkpoint, that of a number or the newest, which stays until the result is dropped.
-    pub(crate) fn pin(&self, number: Option<u64>) -> Result<Pinned, AskError> {
+    pub(crate) fn pin(&self, number: Option<u64>) -> Result<PinnedCheckpoint, AskError> {
         match &*self.looker() {
             Some(looker) => Ok(looker.pin(number)?),
             None if self.arrived().is_closed => Err(AskError::Over),
@@ -287,7 +289,7 @@ impl Checkpointer {
         self.arrived().is_closed && self.looker().is_none()
     }
 
-    fn looker(&self) -> MutexGuard<'_, Option<Looker>> {
+    fn looker(&self) -> MutexGuard<'_, Option<CheckpointReader>> {
         self.looker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

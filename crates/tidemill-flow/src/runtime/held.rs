@@ -17,14 +17,13 @@ use super::guarded::asked;
 use super::needed::Running;
 use crate::operator::{OperatorFactory, SliceState};
 use std::{panic::resume_unwind, sync::Arc};
+use tidemill_checkpoints::{BackendError, CheckpointError, LoadedRuns, SliceRuns};
 use tidemill_env::World;
 use tidemill_env::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
-use tidemill_state::{
-    CheckpointError, NotRead, ReadRuns, RunsOf, SavedError, SavedRows, StateError, structure,
-};
+use tidemill_state::{SavedError, SavedRows, UnreadableState, structure};
 use tidemill_types::{SliceId, SliceKey, StageIx};
 
 /// The state of a slice.
@@ -52,7 +51,7 @@ impl Held {
     /// The state, all of which is read if it is not here yet.
     ///
     /// # Panics
-    /// Unwinds with [`NotRead`] if it cannot be read.
+    /// Unwinds with [`UnreadableState`] if it cannot be read.
     #[inline]
     pub(crate) fn get(&mut self) -> &mut SliceState {
         if !matches!(self, Self::Here(_)) {
@@ -162,7 +161,7 @@ impl Held {
 #[cold]
 fn not_read<T>(error: &Unread) -> T {
     // Outside bytes are no fault of the program: nothing is printed as if they were.
-    resume_unwind(Box::new(NotRead(error.to_string())))
+    resume_unwind(Box::new(UnreadableState(error.to_string())))
 }
 
 /// Why the state of a slice could not be read back.
@@ -172,14 +171,14 @@ pub(crate) struct Unread {
     slice: SliceId,
     why: String,
     /// What the backend says, if it is the reason.
-    pub(crate) of_backend: Option<StateError>,
+    pub(crate) of_backend: Option<BackendError>,
 }
 
 /// The state of a slice as a checkpoint has it.
 pub(crate) struct SavedSlice {
     key: SliceKey,
     factory: Arc<dyn OperatorFactory>,
-    runs: RunsOf,
+    runs: SliceRuns,
     read_as: ReadAs,
     place: Mutex<Place>,
     is_read: AtomicBool,
@@ -207,7 +206,7 @@ impl SavedSlice {
     pub(crate) fn new(
         key: SliceKey,
         factory: &Arc<dyn OperatorFactory>,
-        (runs, read_as): (RunsOf, ReadAs),
+        (runs, read_as): (SliceRuns, ReadAs),
         left: &Arc<AtomicUsize>,
         running: &Arc<Running>,
     ) -> Self {
@@ -227,12 +226,12 @@ impl SavedSlice {
     }
 
     /// Where a checkpoint has it.
-    pub(crate) fn runs(&self) -> RunsOf {
+    pub(crate) fn runs(&self) -> SliceRuns {
         self.runs.clone()
     }
 
     /// Where the newest checkpoint has it.
-    fn read_runs(&self, read: &mut ReadRuns) -> Result<(), CheckpointError> {
+    fn read_runs(&self, read: &mut LoadedRuns) -> Result<(), CheckpointError> {
         match &self.read_as.by_key {
             // What was read by its keys may have changed since, and have been saved.
             Some(by_key) => by_key.read_whole(self.key.slice, read),
@@ -240,7 +239,7 @@ impl SavedSlice {
         }
     }
 
-    fn read(&self, read: &mut ReadRuns) -> Result<SliceState, Unread> {
+    fn read(&self, read: &mut LoadedRuns) -> Result<SliceState, Unread> {
         let slice = self.key.slice;
         self.read_runs(read).map_err(|error| {
             let why = error.to_string();
@@ -293,7 +292,7 @@ impl SavedSlice {
     }
 
     /// Reads it, if nobody has.
-    fn load(&self, read: &mut ReadRuns) -> Result<(), Unread> {
+    fn load(&self, read: &mut LoadedRuns) -> Result<(), Unread> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
             // Who reads it ahead is no thread of its lane.
@@ -332,9 +331,9 @@ impl Rest for SavedSlice {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
             let is_away = |error: &Unread| {
-                waits && matches!(error.of_backend, Some(StateError::Unreachable { .. }))
+                waits && matches!(error.of_backend, Some(BackendError::Unreachable { .. }))
             };
-            let read = || self.read(&mut ReadRuns::default());
+            let read = || self.read(&mut LoadedRuns::default());
             *place = Place::Read(self.running.until_read(self.key.stage, is_away, read)?);
         }
         match std::mem::replace(&mut *place, Place::Taken) {
@@ -369,7 +368,7 @@ pub(crate) fn load_all(
     let reader = || {
         let (saved, next, failed) = (Arc::clone(saved), Arc::clone(&next), Arc::clone(&failed));
         move || {
-            let mut read = ReadRuns::default();
+            let mut read = LoadedRuns::default();
             while let Some(one) = saved.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if let Err(error) = one.load(&mut read) {
                     let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -390,7 +389,7 @@ pub(crate) fn load_all(
 /// Reads one after the other, until the job is over. What cannot be read is left to its lane, which
 /// fails if it needs it.
 pub(crate) fn prefetch(saved: &[Arc<SavedSlice>], is_over: &AtomicBool) {
-    let mut read = ReadRuns::default();
+    let mut read = LoadedRuns::default();
     for one in saved {
         if is_over.load(Ordering::Acquire) {
             return;

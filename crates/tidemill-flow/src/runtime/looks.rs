@@ -30,7 +30,7 @@ use tidemill_env::sync::{
     Condvar, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
-use tidemill_state::NotRead;
+use tidemill_state::UnreadableState;
 use tidemill_types::{Cycle, Micros, SliceId, StageIx};
 
 /// Bytes that all lanes together copy for a look, at most.
@@ -193,7 +193,7 @@ fn copy_slice(
         Ok(Ok(_)) => Ok(SliceLook::Rows(batches)),
         Ok(Err(error)) => Err(error),
         Err(panic) => {
-            let not_read = panic.downcast_ref::<NotRead>().map(|it| it.0.clone());
+            let not_read = panic.downcast_ref::<UnreadableState>().map(|it| it.0.clone());
             let message = not_read.unwrap_or_else(|| panic_message(&*panic));
             Err(LookError::Slice { slice, message })
         }

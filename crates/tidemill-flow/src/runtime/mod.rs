@@ -55,7 +55,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
-use tidemill_state::NotRead;
+use tidemill_state::UnreadableState;
 use tidemill_types::{Cycle, StageIx};
 
 /// Runs a lane once and decides what becomes of it.
@@ -103,7 +103,7 @@ pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
 
 /// What unwound a thread, and whether that was a panic: an error may come that way too.
 pub(crate) fn unwound(panic: &(dyn Any + Send)) -> (String, bool) {
-    let not_read = panic.downcast_ref::<NotRead>().map(|it| &it.0);
+    let not_read = panic.downcast_ref::<UnreadableState>().map(|it| &it.0);
     let error = not_read.or_else(|| panic.downcast_ref::<TooMuch>().map(|it| &it.0));
     error.map_or_else(|| (panic_message(panic), true), |message| (message.clone(), false))
 }

@@ -9,7 +9,8 @@ use std::{
     fmt::Display,
     sync::{Arc, OnceLock, Weak},
 };
-use tidemill_state::{CheckpointError, ReadRows, RowsOf, StateError};
+use tidemill_checkpoints::RowReader;
+use tidemill_state::{ReadError, ReadRows};
 use tidemill_types::StageIx;
 
 /// The job, once it runs, and who reads ahead for it.
@@ -60,19 +61,16 @@ impl Running {
 /// The rows of a slice that leave memory.
 pub(crate) struct NeededRows {
     pub(crate) stage: StageIx,
-    pub(crate) rows: RowsOf,
+    pub(crate) rows: RowReader,
     pub(crate) running: Arc<Running>,
 }
 
 impl ReadRows for NeededRows {
-    fn read(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
+    fn read(&self, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         self.rows.read(key)
     }
 
-    fn read_needed(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
-        let is_away = |error: &CheckpointError| {
-            matches!(error, CheckpointError::Backend(StateError::Unreachable { .. }))
-        };
-        self.running.until_read(self.stage, is_away, || self.rows.read(key))
+    fn read_needed(&self, key: &[u8]) -> Result<Vec<u8>, ReadError> {
+        self.running.until_read(self.stage, ReadError::is_transient, || self.rows.read(key))
     }
 }

@@ -9,14 +9,14 @@
 
 use super::guarded::asked;
 use std::collections::VecDeque;
+use tidemill_checkpoints::LoadedRuns;
 use tidemill_env::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use tidemill_state::ReadRuns;
 
 /// Readers of a job for each of its workers.
 const PER_WORKER: usize = 4;
 
 /// Something to read, into memory that is used again. Whoever needs it finds it, or does it again.
-type Read = Box<dyn FnOnce(&mut ReadRuns) + Send>;
+type Read = Box<dyn FnOnce(&mut LoadedRuns) + Send>;
 
 /// What is to be read.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl Readers {
 
     /// A reader: reads until nothing is to be read any more.
     pub(crate) fn run(&self) {
-        let mut memory = ReadRuns::default();
+        let mut memory = LoadedRuns::default();
         loop {
             let mut asked_for = self.asked();
             let read = loop {

@@ -12,8 +12,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
+use tidemill_checkpoints::{Checkpoints, Manifest, SavedSource};
 use tidemill_env::sync::atomic::AtomicUsize;
-use tidemill_state::{Checkpoints, Manifest, SavedRows, SavedSource, structure};
+use tidemill_state::{SavedRows, structure};
 use tidemill_types::{
     Cycle, Micros, SliceId, SliceKey, StageIx,
     job::{Delivery, Recovery},

@@ -20,8 +20,8 @@ use crate::error::JobError;
 use crate::operator::DeadLetter;
 use crate::source::{Position, Read, ReadRequest};
 use std::{collections::VecDeque, sync::Arc};
+use tidemill_checkpoints::SavedSource;
 use tidemill_env::sync::atomic::Ordering;
-use tidemill_state::SavedSource;
 use tidemill_types::{Cycle, LayoutVersion, Micros, SliceId, job::Delivery};
 use tidemill_wire::ledger::Cut;
 

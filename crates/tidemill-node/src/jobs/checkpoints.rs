@@ -4,8 +4,8 @@
 use super::{JobView, Jobs, JobsError, Record, Submission};
 use crate::checkpoint::{CheckpointView, stored_checkpoints};
 use std::sync::{Arc, PoisonError};
+use tidemill_checkpoints::{CheckpointError, CheckpointInfo, Checkpoints, Manifest};
 use tidemill_flow::{AskError, JobHandle};
-use tidemill_state::{CheckpointError, CheckpointInfo, Checkpoints, Manifest};
 
 /// Who has the checkpoints of a job.
 enum Holder {

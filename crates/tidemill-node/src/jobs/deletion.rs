@@ -15,7 +15,7 @@ use std::{
     path::Path,
     sync::{Arc, PoisonError},
 };
-use tidemill_state::{Backend, CheckpointError, StateError};
+use tidemill_checkpoints::{Backend, BackendError, CheckpointError};
 
 #[cfg(test)]
 mod tests;
@@ -133,7 +133,7 @@ impl Jobs {
         };
         match remote_place(&descriptor.spec, folder.path(), &self.world) {
             Ok(place) => Ok(place),
-            Err(StateError::Taken { .. }) => Ok(None),
+            Err(BackendError::Taken { .. }) => Ok(None),
             Err(error) => Err(CheckpointError::Backend(error).into()),
         }
     }

@@ -6,8 +6,8 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
+use tidemill_checkpoints::CheckpointError;
 use tidemill_flow::AskError;
-use tidemill_state::CheckpointError;
 
 /// Why something was not done to a job.
 #[derive(Debug, thiserror::Error)]

@@ -8,8 +8,8 @@ use crate::{
     plan::PlanOptions,
 };
 use std::sync::{Arc, PoisonError};
+use tidemill_checkpoints::CheckpointReader;
 use tidemill_flow::{AskError, JobHandle, LookError, QueryableStages, StageLook};
-use tidemill_state::Looker;
 
 /// Bytes of a table that is given as a file, and of an answer as a document, at most.
 const BYTES_MAX: usize = 256 << 20;
@@ -29,7 +29,7 @@ pub enum StateOf {
 /// Who has the states of a job.
 enum StateHolder {
     Running(Arc<JobHandle>),
-    Folder(Looker),
+    Folder(CheckpointReader),
 }
 
 impl Jobs {

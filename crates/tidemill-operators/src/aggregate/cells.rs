@@ -17,7 +17,7 @@ use super::words::{
 };
 use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use crate::groups::with_room;
-use tidemill_state::{Reader, SavedError, prefetch};
+use tidemill_state::{ByteReader, SavedError, prefetch};
 use zerocopy::IntoBytes as _;
 
 /// Most groups have no more words.
@@ -136,7 +136,7 @@ impl Cells {
     pub(crate) fn restore(
         &mut self,
         group: usize,
-        from: &mut Reader<'_>,
+        from: &mut ByteReader<'_>,
     ) -> Result<(), SavedError> {
         let words = &mut self.words[group * self.stride..][..self.held];
         let saved = from.bytes(size_of_val(words))?;
@@ -157,7 +157,7 @@ impl Cells {
         for (copy, group) in groups.iter().enumerate() {
             saved.clear();
             self.save(*group as usize, &mut saved);
-            copies.restore(copy, &mut Reader::new(&saved))?;
+            copies.restore(copy, &mut ByteReader::new(&saved))?;
         }
         Ok(copies)
     }

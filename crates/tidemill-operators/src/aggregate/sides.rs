@@ -7,7 +7,9 @@ use super::{
 use datasketches::hll::{HllSketch, HllType, HllUnion};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use tidemill_state::{Reader, SavedError, put_bytes, read_plain, structure::sampled, write_plain};
+use tidemill_state::{
+    ByteReader, SavedError, put_bytes, read_plain, structure::sampled, write_plain,
+};
 
 /// Precision of a distinct sketch: 2^12 buckets, about 1.6 % standard error.
 const SKETCH_LG_K: u8 = 12;
@@ -211,7 +213,7 @@ impl Side {
     pub(crate) fn restore(
         &mut self,
         group: usize,
-        from: &mut Reader<'_>,
+        from: &mut ByteReader<'_>,
     ) -> Result<(), SavedError> {
         let bytes = from.sized()?;
         let failed = |error: datasketches::error::Error| {

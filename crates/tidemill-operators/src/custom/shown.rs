@@ -11,7 +11,7 @@ use std::{ops::ControlFlow, sync::Arc};
 use tidemill_flow::{OperatorError, StateTable, TakeRows, look::STATE_TABLE};
 use tidemill_state::{
     State,
-    structure::shown::{Kind, Shown},
+    structure::columns::{ColumnKind, ColumnValue},
 };
 
 /// Rows of a batch, at most.
@@ -25,7 +25,7 @@ fn all(state: &mut dyn State) -> Vec<(usize, StateTable)> {
     let names = state.names();
     let structures = state.structures();
     let is_one = structures.len() == 1 && names.is_empty();
-    let table = |(nth, columns): (usize, Vec<(&'static str, Kind)>)| {
+    let table = |(nth, columns): (usize, Vec<(&'static str, ColumnKind)>)| {
         let name = match names.get(nth) {
             Some(name) => (*name).to_owned(),
             None if is_one => STATE_TABLE.to_owned(),
@@ -37,15 +37,15 @@ fn all(state: &mut dyn State) -> Vec<(usize, StateTable)> {
     columns.filter(|(_, columns)| !columns.is_empty()).map(table).collect()
 }
 
-fn schema_of(columns: &[(&'static str, Kind)]) -> SchemaRef {
-    let field = |(name, kind): &(&str, Kind)| {
+fn schema_of(columns: &[(&'static str, ColumnKind)]) -> SchemaRef {
+    let field = |(name, kind): &(&str, ColumnKind)| {
         let data_type = match kind {
-            Kind::Text | Kind::Json => DataType::Utf8,
-            Kind::Int => DataType::Int64,
-            Kind::UInt => DataType::UInt64,
-            Kind::Float => DataType::Float64,
-            Kind::Bool => DataType::Boolean,
-            Kind::Time => utc_type(),
+            ColumnKind::Text | ColumnKind::Json => DataType::Utf8,
+            ColumnKind::Int => DataType::Int64,
+            ColumnKind::UInt => DataType::UInt64,
+            ColumnKind::Float => DataType::Float64,
+            ColumnKind::Bool => DataType::Boolean,
+            ColumnKind::Time => utc_type(),
         };
         Field::new(*name, data_type, true)
     };
@@ -67,7 +67,7 @@ pub(super) fn rows(
         return Ok(());
     };
     let structure = state.structures().swap_remove(nth);
-    let kinds: Vec<Kind> = structure.columns().into_iter().map(|(_, kind)| kind).collect();
+    let kinds: Vec<ColumnKind> = structure.columns().into_iter().map(|(_, kind)| kind).collect();
     let (mut held, mut bytes, mut outcome) = (Vec::new(), 0, Ok(()));
     structure.show(&mut |row| {
         bytes += row.iter().map(text_bytes).sum::<usize>();
@@ -92,31 +92,31 @@ pub(super) fn rows(
     Ok(())
 }
 
-fn text_bytes(value: &Shown) -> usize {
+fn text_bytes(value: &ColumnValue) -> usize {
     match value {
-        Shown::Text(text) => text.len(),
+        ColumnValue::Text(text) => text.len(),
         _ => 0,
     }
 }
 
 fn batch(
     schema: &SchemaRef,
-    kinds: &[Kind],
-    rows: &[Vec<Shown>],
+    kinds: &[ColumnKind],
+    rows: &[Vec<ColumnValue>],
 ) -> Result<RecordBatch, OperatorError> {
     let columns = kinds.iter().enumerate().map(|(column, kind)| array(*kind, column, rows));
     RecordBatch::try_new(Arc::clone(schema), columns.collect()).map_err(failed)
 }
 
 /// The values of one column; one that is not of its kind is null.
-fn array(kind: Kind, column: usize, rows: &[Vec<Shown>]) -> ArrayRef {
+fn array(kind: ColumnKind, column: usize, rows: &[Vec<ColumnValue>]) -> ArrayRef {
     let values = || rows.iter().map(|row| &row[column]);
     macro_rules! of {
         ($array:ty, $variant:ident, $value:ident => $it:expr) => {
             Arc::new(
                 values()
                     .map(|value| match value {
-                        Shown::$variant($value) => Some($it),
+                        ColumnValue::$variant($value) => Some($it),
                         _ => None,
                     })
                     .collect::<$array>(),
@@ -124,15 +124,15 @@ fn array(kind: Kind, column: usize, rows: &[Vec<Shown>]) -> ArrayRef {
         };
     }
     match kind {
-        Kind::Text | Kind::Json => of!(StringArray, Text, it => it.as_str()),
-        Kind::Int => of!(Int64Array, Int, it => *it),
-        Kind::UInt => of!(UInt64Array, UInt, it => *it),
-        Kind::Float => of!(Float64Array, Float, it => *it),
-        Kind::Bool => of!(BooleanArray, Bool, it => *it),
-        Kind::Time => {
+        ColumnKind::Text | ColumnKind::Json => of!(StringArray, Text, it => it.as_str()),
+        ColumnKind::Int => of!(Int64Array, Int, it => *it),
+        ColumnKind::UInt => of!(UInt64Array, UInt, it => *it),
+        ColumnKind::Float => of!(Float64Array, Float, it => *it),
+        ColumnKind::Bool => of!(BooleanArray, Bool, it => *it),
+        ColumnKind::Time => {
             let times: TimestampMicrosecondArray = values()
                 .map(|value| match value {
-                    Shown::Time(it) => Some(it.0),
+                    ColumnValue::Time(it) => Some(it.0),
                     _ => None,
                 })
                 .collect();

@@ -4,7 +4,7 @@ use super::{BlockKeys, Form, Groups, KeyPlan};
 use arrow_array::Array as _;
 use std::sync::Arc;
 use tidemill_flow::partition::hash_number;
-use tidemill_state::{HashOfEntry, LOOKED_UP_AHEAD, Reader, SavedError, put_bytes};
+use tidemill_state::{ByteReader, HashOfEntry, SLOTS_AHEAD, SavedError, put_bytes};
 
 /// The hash under which a key that is null is looked for where it is saved.
 const NULL: u64 = 0;
@@ -21,7 +21,7 @@ impl KeyPlan {
     pub(crate) fn hash_of_entry(&self) -> Option<HashOfEntry> {
         let form = self.form;
         let hash_of = move |value: &[u8]| {
-            let mut from = Reader::new(value);
+            let mut from = ByteReader::new(value);
             match (from.bytes(1).ok()?, form) {
                 ([1], _) => Some(NULL),
                 (_, Form::Int) => from.u64().ok().map(hash_number),
@@ -78,7 +78,7 @@ impl Groups {
     pub(crate) fn restore(
         &mut self,
         group: usize,
-        from: &mut Reader<'_>,
+        from: &mut ByteReader<'_>,
     ) -> Result<(), SavedError> {
         let is_null = from.bytes(1)? == [1];
         let is_new = group == self.len();
@@ -129,7 +129,7 @@ impl Groups {
         let hash_of = |key: i64| hash_number(key as u64);
         ints.reserve(int_keys.len(), hash_of);
         int_keys.iter().enumerate().all(|(group, key)| {
-            if let Some(ahead) = int_keys.get(group + LOOKED_UP_AHEAD) {
+            if let Some(ahead) = int_keys.get(group + SLOTS_AHEAD) {
                 ints.prefetch(hash_of(*ahead));
             }
             let next = group as u32;

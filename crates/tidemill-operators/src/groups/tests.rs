@@ -7,7 +7,7 @@ use arrow_array::{
 use arrow_schema::{Field, Schema, TimeUnit};
 use arrow_select::take::take;
 use proptest::prelude::*;
-use tidemill_state::Reader;
+use tidemill_state::ByteReader;
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     let columns = columns.into_iter().map(|(name, column)| (name, column, true));
@@ -100,7 +100,7 @@ fn saved_again(column: ArrayRef) {
     let restored = |saved: &[Vec<u8>]| {
         let mut groups = Groups::new(&plan);
         for (group, bytes) in saved.iter().enumerate() {
-            groups.restore(group, &mut Reader::new(bytes))?;
+            groups.restore(group, &mut ByteReader::new(bytes))?;
         }
         groups.restored().map(|()| groups)
     };
@@ -110,12 +110,12 @@ fn saved_again(column: ArrayRef) {
     again.resolve((&keys, &hashes), (&rows, 0..rows.len()), &mut found, |_| {});
     assert_eq!(found, resolved);
     assert_eq!(again.len(), groups.len(), "none is new");
-    assert!(again.restore(1, &mut Reader::new(&all[1])).is_ok(), "it has that key");
-    assert!(again.restore(1, &mut Reader::new(&all[0])).is_err(), "it has another");
+    assert!(again.restore(1, &mut ByteReader::new(&all[1])).is_ok(), "it has that key");
+    assert!(again.restore(1, &mut ByteReader::new(&all[0])).is_err(), "it has another");
     let twice: Vec<Vec<u8>> = all.iter().chain([&all[1]]).cloned().collect();
     assert!(restored(&twice).is_err(), "a key that is there twice");
     let mut other = Groups::new(&plan);
-    assert!(other.restore(1, &mut Reader::new(&all[1])).is_err(), "the first is missing");
+    assert!(other.restore(1, &mut ByteReader::new(&all[1])).is_err(), "the first is missing");
 }
 
 #[test]

@@ -23,7 +23,8 @@ use tidemill_flow::{
     StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{
-    COMPARED_AHEAD, Delta, KeyTable, Noted, Reader, SavedError, State, Structure, put_bytes, row_of,
+    ByteReader, Delta, DirtyRows, KEYS_AHEAD, KeyTable, SavedError, State, Structure, put_bytes,
+    row_of,
 };
 use tidemill_types::job::JoinKind;
 use tidemill_types::{Micros, SliceId, Span};
@@ -65,7 +66,7 @@ impl OperatorFactory for StreamJoin {
             by_time: Due::new(self.within.0),
             arrived: 0,
             codec,
-            noted: Noted::default(),
+            noted: DirtyRows::default(),
             restored: Vec::new(),
         };
         let codecs = [self.shape.left_codec(), self.shape.right_codec()];
@@ -140,7 +141,7 @@ struct Side {
     by_time: Due<(u64, u32)>,
     arrived: u64,
     codec: Arc<RowCodec>,
-    noted: Noted,
+    noted: DirtyRows,
     /// Slots and rows that were restored.
     restored: Vec<(u32, Waiting, Vec<u8>)>,
 }
@@ -256,7 +257,7 @@ impl Meeting {
         let times = Times::of(&block.picked.batch);
         let SliceRows { groups, sides } = rows;
         for (nth, number) in some.enumerate() {
-            if let Some(Some(ahead)) = self.groups.get(nth + COMPARED_AHEAD) {
+            if let Some(Some(ahead)) = self.groups.get(nth + KEYS_AHEAD) {
                 groups.prefetch_rows(*ahead, sides, side);
             }
             let row = block.picked.row(number);
@@ -326,7 +327,7 @@ impl SliceRows {
             last.into_iter().for_each(|last| own.by_time.take(last, &mut past));
             past.sort_unstable();
             for (nth, (time, (_, slot))) in past.iter().copied().enumerate() {
-                if let Some((_, (_, ahead))) = past.get(nth + COMPARED_AHEAD) {
+                if let Some((_, (_, ahead))) = past.get(nth + KEYS_AHEAD) {
                     own.held.prefetch(*ahead);
                 }
                 if side == 0 && unmatched_come_out && !own.held.data(slot).matched {
@@ -383,7 +384,7 @@ impl Side {
     }
 
     fn restore(&mut self, groups: &mut Groups, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
-        let mut from = Reader::new(value);
+        let mut from = ByteReader::new(value);
         let (hash, time, arrival) = (from.u64()?, from.i64()?, from.u64()?);
         let (matched, joins) = (from.bytes(1)? == [1], from.bytes(1)? == [1]);
         let bytes = from.sized()?;

@@ -16,7 +16,7 @@ use tidemill_flow::{
     StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{
-    Delta, KeyTable, Noted, Reader, SavedError, State, Structure, put_bytes, row_of,
+    ByteReader, Delta, DirtyRows, KeyTable, SavedError, State, Structure, put_bytes, row_of,
 };
 use tidemill_types::SliceId;
 use tidemill_types::job::JoinKind;
@@ -45,7 +45,7 @@ impl OperatorFactory for TableJoin {
             keys: KeyTable::new(),
             held: Held::default(),
             codec: self.shape.right_codec(),
-            noted: Noted::default(),
+            noted: DirtyRows::default(),
             restored: Vec::new(),
         })
     }
@@ -87,7 +87,7 @@ struct Table {
     keys: KeyTable,
     held: Held<()>,
     codec: Arc<RowCodec>,
-    noted: Noted,
+    noted: DirtyRows,
     /// Rows that were restored, in the order of their slots.
     restored: Vec<Vec<u8>>,
 }
@@ -132,7 +132,7 @@ impl Structure for Table {
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
-        let (slot, mut from) = (row_of(key)?, Reader::new(value));
+        let (slot, mut from) = (row_of(key)?, ByteReader::new(value));
         if slot != self.keys.len() {
             return Err(not_each_once());
         }

@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::{collections::BinaryHeap, sync::Arc};
 use tidemill_flow::{OperatorError, Output};
 use tidemill_state::{
-    Delta, HashIndex, Noted, Reader, SavedError, State, Structure, prefetch, put_bytes, row_of,
-    structure::sampled,
+    ByteReader, Delta, DirtyRows, HashIndex, SavedError, State, Structure, prefetch, put_bytes,
+    row_of, structure::sampled,
 };
 use tidemill_types::Micros;
 
@@ -28,7 +28,7 @@ pub(super) struct Groups {
     due: BinaryHeap<Reverse<(i64, u64, u32)>>,
     arrived: u64,
     codec: Arc<RowCodec>,
-    noted: Noted,
+    noted: DirtyRows,
     /// Rows of the groups that were restored, and the group of each.
     restored: Vec<(Vec<u8>, u32, Best)>,
 }
@@ -83,7 +83,7 @@ impl Groups {
             due: BinaryHeap::new(),
             arrived: 0,
             codec,
-            noted: Noted::default(),
+            noted: DirtyRows::default(),
             restored: Vec::new(),
         }
     }
@@ -275,7 +275,7 @@ impl Structure for Groups {
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
-        let (number, mut from) = (row_of(key)?, Reader::new(value));
+        let (number, mut from) = (row_of(key)?, ByteReader::new(value));
         for free in self.groups.len()..number {
             self.groups.push(None);
             self.free.push(free as u32);

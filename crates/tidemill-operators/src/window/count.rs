@@ -19,7 +19,7 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::{FOUND_AHEAD, prefetch};
+use tidemill_state::{ENTRIES_AHEAD, prefetch};
 use tidemill_types::SliceId;
 
 /// Windows larger than this keep everything, and so need no panes.
@@ -210,7 +210,7 @@ impl Lane {
             let coming = |key| prefetch(windows, key as usize);
             state.keys.resolve(looked_up, (&rows, some.clone()), &mut keys, coming);
             for (nth, row) in rows[some].iter().enumerate() {
-                if let Some(ahead) = keys.get(nth + FOUND_AHEAD) {
+                if let Some(ahead) = keys.get(nth + ENTRIES_AHEAD) {
                     state.prefetch(*ahead as usize);
                 }
                 self.take_row(state, keys[nth] as usize, (*row as usize, prepared));

@@ -28,7 +28,7 @@ use tidemill_flow::{
     StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{
-    Delta, FOUND_AHEAD, Noted, Reader, SavedError, State, Structure, prefetch, row_of,
+    ByteReader, Delta, DirtyRows, ENTRIES_AHEAD, SavedError, State, Structure, prefetch, row_of,
     structure::sampled,
 };
 use tidemill_types::{SliceId, Span};
@@ -71,7 +71,7 @@ struct Sessions {
     live: usize,
     /// The times at which keys are due. An entry that differs from its key's own is of the past.
     due: Due<u32>,
-    noted: Noted,
+    noted: DirtyRows,
 }
 
 #[derive(Clone)]
@@ -161,7 +161,7 @@ impl Sessions {
             opened: 0,
             live: 0,
             due: Due::new(gap),
-            noted: Noted::default(),
+            noted: DirtyRows::default(),
         }
     }
 
@@ -241,7 +241,7 @@ impl Sessions {
         let (mut ended, mut taken) = (Vec::<(i64, usize, Session)>::new(), Vec::new());
         self.due.take(now, &mut taken);
         for (nth, (due, key)) in taken.iter().copied().enumerate() {
-            if let Some((_, ahead)) = taken.get(nth + FOUND_AHEAD) {
+            if let Some((_, ahead)) = taken.get(nth + ENTRIES_AHEAD) {
                 prefetch(&self.open, *ahead as usize);
             }
             let key = key as usize;
@@ -337,7 +337,7 @@ impl Structure for Sessions {
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
-        let (key, mut from) = (row_of(key)?, Reader::new(value));
+        let (key, mut from) = (row_of(key)?, ByteReader::new(value));
         self.keys.restore(key, &mut from)?;
         let (mut sessions, mut due) = (SmallVec::<[Session; 1]>::new(), i64::MAX);
         for _ in 0..from.u32()? {
@@ -446,7 +446,7 @@ impl Lane {
         let (gap, plan) = (self.factory.gap, Arc::clone(&self.factory.plan));
         let ended = state.ended(now, gap);
         for (nth, (end, key, session)) in ended.iter().enumerate() {
-            if let Some((_, key, session)) = ended.get(nth + FOUND_AHEAD) {
+            if let Some((_, key, session)) = ended.get(nth + ENTRIES_AHEAD) {
                 state.keys.prefetch(*key);
                 state.cells.prefetch(session.cell);
             }

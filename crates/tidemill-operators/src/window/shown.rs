@@ -11,7 +11,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use std::{ops::ControlFlow, sync::Arc};
 use tidemill_flow::{OperatorError, StateTable, TIME_COLUMN, TakeRows};
-use tidemill_state::Reader;
+use tidemill_state::ByteReader;
 
 /// The only table of a stage with windows: the columns that it writes, but for the hidden time.
 pub(super) fn table(plan: &Windowed) -> StateTable {
@@ -99,7 +99,7 @@ impl<'a, 'b> Showing<'a, 'b> {
         self.copies.resize(to + 1);
         self.bytes.clear();
         cells.save(group, &mut self.bytes);
-        let restored = self.copies.restore(to, &mut Reader::new(&self.bytes));
+        let restored = self.copies.restore(to, &mut ByteReader::new(&self.bytes));
         restored.map_err(|error| OperatorError::new(error.0))
     }
 

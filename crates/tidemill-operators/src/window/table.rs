@@ -4,7 +4,8 @@ use super::Windowed;
 use crate::aggregate::Cells;
 use crate::groups::{BlockKeys, Groups};
 use tidemill_state::{
-    Changed, Delta, Reader, SavedError, SavedKeys, Stamped, StampedRows, Structure, row_of,
+    ByteReader, ChangeCount, Delta, DirtyStamps, SavedError, SavedKeys, StampedRows, Structure,
+    row_of,
 };
 
 /// Groups and accumulators of one pane of one slice.
@@ -13,7 +14,7 @@ pub(super) struct Table {
     pub(super) cells: Cells,
     /// The largest time of each group's rows, where it is looked at; none for any group elsewhere.
     pub(super) latest: Vec<i64>,
-    stamped: Stamped,
+    stamped: DirtyStamps,
     /// If some of its groups are not in memory: which are.
     partly: Option<Partly>,
 }
@@ -32,7 +33,7 @@ impl Table {
             groups: Groups::new(&plan.keys),
             cells: Cells::new(&plan.aggregates),
             latest: Vec::new(),
-            stamped: Stamped::default(),
+            stamped: DirtyStamps::default(),
             partly: None,
         }
     }
@@ -61,7 +62,7 @@ impl Table {
             }
             let is_there =
                 saved.find(prefix, keys.saved_hash(hashes, row), &mut |number, value| {
-                    let mut from = Reader::new(value);
+                    let mut from = ByteReader::new(value);
                     one.reset();
                     one.restore(0, &mut from)?;
                     one.restored()?;
@@ -99,7 +100,7 @@ impl Table {
             self.cells.resize(self.groups.len());
             saved.clear();
             other.cells.save(from, &mut saved);
-            self.cells.restore(number, &mut Reader::new(&saved))?;
+            self.cells.restore(number, &mut ByteReader::new(&saved))?;
             if let Some(time) = other.latest.get(from) {
                 self.latest.resize(self.groups.len(), i64::MIN);
                 self.latest[number] = *time;
@@ -116,7 +117,7 @@ impl Table {
         self.groups.reset();
         self.cells.reset();
         self.latest.clear();
-        self.stamped = Stamped::default();
+        self.stamped = DirtyStamps::default();
         self.partly = None;
     }
 
@@ -151,7 +152,7 @@ impl Table {
         stamped.change_all(groups, &mut rows);
     }
 
-    fn rows(&mut self) -> (&mut Stamped, Rows<'_>) {
+    fn rows(&mut self) -> (&mut DirtyStamps, Rows<'_>) {
         let Self { groups, cells, latest, stamped, partly } = self;
         let numbers = partly.as_ref().map(|it| &it.numbers[..]);
         (stamped, Rows { groups, cells, latest, numbers })
@@ -222,7 +223,7 @@ impl Structure for Table {
         self.stamped.freeze(self.cells.groups());
     }
 
-    fn changed(&self) -> Option<Changed> {
+    fn changed(&self) -> Option<ChangeCount> {
         let are_alike = self.is_whole() && self.cells.are_alike();
         are_alike.then(|| self.stamped.changed(self.cells.groups()))
     }
@@ -242,7 +243,7 @@ impl Structure for Table {
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
-        let mut from = Reader::new(value);
+        let mut from = ByteReader::new(value);
         let group = row_of(key)?;
         self.groups.restore(group, &mut from)?;
         self.cells.resize(self.groups.len());

@@ -3,9 +3,9 @@
 use super::{CHECKPOINTS, Ended, FOLDER, Fate, Job, Known, Life, lock};
 use crate::kept::Memory;
 use std::{path::Path, sync::Arc};
+use tidemill_checkpoints::{IndexedBackend, IndexedOptions};
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, JobHandle, RunOptions};
-use tidemill_state::{IndexedBackend, IndexedOptions};
 use tidemill_types::Cycle;
 
 /// A checkpoint by its number, with its cycle.

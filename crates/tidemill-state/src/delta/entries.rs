@@ -1,4 +1,4 @@
-//! The entries of a run, one after the other.
+//! The encoding of the entries of a run.
 //!
 //! ```text
 //! word    whose highest bit is set    a row, whose number the others are: a value
@@ -6,42 +6,42 @@
 //!                                      └ bit 30: rows behind it may have its form
 //! ```
 //!
-//! Nearly all keys are numbers of rows behind one prefix, and nearly all of their values are as long as
-//! each other: lengths and prefix stand once before many of them, where each is four bytes longer than
-//! its value. Entries that are looked for by the hashes of their keys have no such form, as each is read
-//! by itself.
+//! Nearly all keys are row numbers behind one prefix, and nearly all their values have the same
+//! length. So lengths and prefix are written once, as a *form*, and each following row takes four
+//! bytes more than its value. Entries that are looked up by the hashes of their keys have no form,
+//! because each is read by itself.
 
-use super::{DELETED, LENGTH_BYTES, Reader, SavedError};
+use super::{ByteReader, DELETED, LENGTH_BYTES, SavedError};
 
-/// In the first word of an entry: it is a row of the form that was last told.
+/// A bit of an entry's first word: the entry is a row of the last form.
 const ROW: u32 = 1 << 31;
-/// In the first word of an entry: it tells a form, a prefix and the length of a value.
+/// A bit of an entry's first word: the entry sets the form, a prefix and the length of a value.
 pub(super) const FORM: u32 = 1 << 30;
-/// No key is so long, in bytes.
+/// Every key is shorter, in bytes.
 pub(super) const KEY_BYTES_END: usize = FORM as usize;
-/// Bytes of the number of a row, which ends its key.
+/// The bytes of a row number, which ends a row's key.
 pub(super) const ROW_BYTES: usize = size_of::<u32>();
-/// Values that are shorter have no form: so each entry takes eight bytes and more.
+/// Shorter values have no form, so each entry takes at least eight bytes.
 const FORM_BYTES_MIN: usize = 4;
 
 /// The key of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key<'a> {
-    /// All of it, or what stands before the number of a row.
+pub struct RunKey<'a> {
+    /// The whole key, or the prefix before the row number.
     pub(super) bytes: &'a [u8],
-    /// The number of a row, of which all else was told before.
+    /// The row number, if the prefix comes from the form.
     pub(super) row: Option<u32>,
 }
 
-impl Key<'_> {
-    /// Its bytes.
+impl RunKey<'_> {
+    /// The bytes of the key.
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u8> {
+    pub fn iter(&self) -> impl Iterator<Item = u8> {
         let row = self.row.map(u32::to_be_bytes);
         self.bytes.iter().copied().chain(row.into_iter().flatten())
     }
 
-    /// Whether it is before another: a prefix, and what is behind it.
+    /// Returns true if it sorts before another key, which is given as a prefix and the rest.
     #[inline]
     pub(super) fn is_before(&self, (prefix, rest): (&[u8], &[u8])) -> bool {
         // Most are rows behind the same prefix.
@@ -53,66 +53,66 @@ impl Key<'_> {
         self.iter().lt(prefix.iter().chain(rest).copied())
     }
 
-    /// Appends it.
+    /// Appends the key.
     #[inline]
     pub(super) fn put(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(self.bytes);
         self.row.into_iter().for_each(|row| to.extend_from_slice(&row.to_be_bytes()));
     }
 
-    /// How long it is, in bytes.
+    /// Its length in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() + self.row.map_or(0, |_| ROW_BYTES)
     }
 }
 
-/// A form: what stands before its rows, and the length of their values.
-pub(crate) type Form<'a> = (&'a [u8], usize);
+/// A form: the prefix of its rows, and the length of their values in bytes.
+pub type RowForm<'a> = (&'a [u8], usize);
 
-/// Entries that were not read yet.
+/// The entries of a run that were not read yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Entries<'a> {
-    from: Reader<'a>,
-    /// That was told last.
-    form: Option<Form<'a>>,
+pub struct RunEntries<'a> {
+    from: ByteReader<'a>,
+    /// The last form.
+    form: Option<RowForm<'a>>,
 }
 
-impl<'a> Entries<'a> {
-    /// Reads these, the first of which may be of that form.
-    pub(crate) fn new(from: Reader<'a>, form: Option<Form<'a>>) -> Self {
+impl<'a> RunEntries<'a> {
+    /// Starts at the first entry, which may be of the given form.
+    pub fn new(from: ByteReader<'a>, form: Option<RowForm<'a>>) -> Self {
         Self { from, form }
     }
 
-    /// The form that was told last.
-    pub(crate) fn form(&self) -> Option<Form<'a>> {
+    /// The last form.
+    pub fn form(&self) -> Option<RowForm<'a>> {
         self.form
     }
 
-    /// The bytes of those that are left.
+    /// The bytes of the entries not read yet.
     #[inline]
-    pub(crate) fn rest(&self) -> &'a [u8] {
+    pub fn rest(&self) -> &'a [u8] {
         self.from.rest()
     }
 
-    /// Nothing is left.
+    /// Checks that all entries were read.
     ///
     /// # Errors
-    /// Something is.
-    pub(crate) fn end(&self) -> Result<(), SavedError> {
+    /// There are more bytes.
+    pub fn end(&self) -> Result<(), SavedError> {
         self.from.end()
     }
 
-    /// The next: its key, and its value unless the key is deleted.
+    /// Reads the next entry: its key, and its value unless the key is deleted.
     ///
     /// # Errors
-    /// The bytes end before it does, or it is of a form that was not told.
+    /// The bytes end within the entry, or the entry is of a form and there is none.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<(Key<'a>, Option<&'a [u8]>), SavedError> {
+    pub fn next(&mut self) -> Result<(RunKey<'a>, Option<&'a [u8]>), SavedError> {
         let word = self.from.u32()?;
         if word & ROW != 0 {
             let (bytes, value_bytes) = self.form.ok_or_else(no_form)?;
             let value = self.from.bytes(value_bytes)?;
-            return Ok((Key { bytes, row: Some(word & !ROW) }, Some(value)));
+            return Ok((RunKey { bytes, row: Some(word & !ROW) }, Some(value)));
         }
         let value_bytes = self.from.u32()?;
         let bytes = self.from.bytes((word & !FORM) as usize)?;
@@ -125,7 +125,7 @@ impl<'a> Entries<'a> {
             let value = value.filter(|it| it.len() >= FORM_BYTES_MIN).ok_or_else(no_form)?;
             self.form = Some((before, value.len()));
         }
-        Ok((Key { bytes, row: None }, value))
+        Ok((RunKey { bytes, row: None }, value))
     }
 }
 
@@ -134,13 +134,13 @@ fn no_form() -> SavedError {
     SavedError::new("a row of saved state has a form that was not told")
 }
 
-/// An entry of a run whose entries have no form: its key, and its value unless the key is deleted.
+/// Reads an entry of a run without forms: its key, and its value unless the key is deleted.
 ///
 /// # Errors
-/// The bytes end before it does, or there are forms.
+/// The bytes end within the entry, or the entry has a form.
 #[inline]
-pub(crate) fn entry<'a>(from: &mut Reader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), SavedError> {
-    let mut entries = Entries::new(from.clone(), None);
+pub fn entry<'a>(from: &mut ByteReader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), SavedError> {
+    let mut entries = RunEntries::new(from.clone(), None);
     let (key, value) = entries.next()?;
     if entries.form.is_some() {
         return Err(SavedError::new("an entry that is to be read by itself has a form"));
@@ -149,20 +149,20 @@ pub(crate) fn entry<'a>(from: &mut Reader<'a>) -> Result<(&'a [u8], Option<&'a [
     Ok((key.bytes, value))
 }
 
-/// What stands before the key of an entry: the lengths of the key and of its value, or that it is
-/// deleted; and whether it tells a form.
+/// The head of an entry: the lengths of its key and its value, or [`DELETED`], and [`FORM`] if the
+/// entry sets a form.
 #[inline]
 pub(super) fn lengths(key_bytes: usize, value_bytes: u32, form: u32) -> [u8; 2 * LENGTH_BYTES] {
     (u64::from(value_bytes) << 32 | u64::from(key_bytes as u32 | form)).to_le_bytes()
 }
 
-/// What stands before the value of a row of the form that was told last.
+/// The head of a row of the last form.
 #[inline]
 pub(super) fn row_word(row: u32) -> [u8; ROW_BYTES] {
     (ROW | row).to_le_bytes()
 }
 
-/// Whether a row, and a value of so many bytes, can be of a form.
+/// Returns true if a row with a value of this length can be of a form.
 #[inline]
 pub(super) fn has_form(row: u32, value_bytes: usize) -> bool {
     row < ROW && value_bytes >= FORM_BYTES_MIN

@@ -1,7 +1,7 @@
 //! Deltas and runs against a map in memory.
 
-use super::entries::{Entries, FORM, lengths, row_word};
-use super::order::nth_of;
+use super::entries::{FORM, RunEntries, lengths, row_word};
+use super::key_order::nth_of;
 use super::*;
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ fn read(runs: Vec<Bytes>) -> Vec<(Vec<u8>, Vec<u8>)> {
         all.push((key.to_vec(), value.to_vec()));
         Ok(())
     };
-    merged(&runs, &mut take).unwrap();
+    visit_entries(&runs, &mut take).unwrap();
     all
 }
 
@@ -137,7 +137,7 @@ proptest! {
         });
         for run in [run, changed] {
             let mut last: Option<Vec<u8>> = None;
-            let ends = merged(&[run], &mut |key, _| {
+            let ends = visit_entries(&[run], &mut |key, _| {
                 assert!(last.as_deref().is_none_or(|last| last < key), "in ascending order");
                 last = Some(key.to_vec());
                 Ok(())
@@ -200,7 +200,7 @@ proptest! {
             }
         }
         let mut keys = Vec::new();
-        let mut order = Order::default();
+        let mut order = KeyOrder::default();
         for _ in 0..2 {
             // Its memory is used again.
             keys = order.sort(&delta).iter().map(|it| {
@@ -280,13 +280,13 @@ proptest! {
         prop_assert_eq!(delta.len(), model.len());
         let bytes = delta.run_bytes(may_have_forms).unwrap();
         let mut run = Vec::new();
-        delta.write_run(may_have_forms, &mut Order::default(), &mut run);
+        delta.write_run(may_have_forms, &mut KeyOrder::default(), &mut run);
         prop_assert_eq!(run.len(), bytes);
         prop_assert_eq!(read(vec![run.clone().into()]), there(&model));
-        let mut from = Reader::new(&run[2 * LENGTH_BYTES..]);
+        let mut from = ByteReader::new(&run[2 * LENGTH_BYTES..]);
         let mut entries = Model::new();
         if may_have_forms {
-            let mut from = Entries::new(from, None);
+            let mut from = RunEntries::new(from, None);
             while !from.rest().is_empty() {
                 let (key, value) = from.next().unwrap();
                 entries.insert(key.iter().collect(), value.map(<[u8]>::to_vec));
@@ -349,7 +349,7 @@ fn a_run_whose_keys_are_out_of_order_is_refused() {
         let heads = [0, 0, 0, 0, 2, 0, 0, 0];
         Bytes::from([&heads[..], &entry(keys[0]), &entry(keys[1])].concat())
     };
-    let read = |run: Bytes| merged(&[run], &mut |_, _| Ok(()));
+    let read = |run: Bytes| visit_entries(&[run], &mut |_, _| Ok(()));
     assert_eq!(read(run([1, 2])), Ok(()));
     for keys in [[2, 1], [1, 1]] {
         assert_eq!(read(run(keys)), Err(SavedError::new("saved state is out of order")));
@@ -371,7 +371,7 @@ fn a_row_of_no_form_is_refused() {
     };
     let read = |entries: &[Vec<u8>]| {
         let mut all = Vec::new();
-        merged(&[run(entries)], &mut |key, value| {
+        visit_entries(&[run(entries)], &mut |key, value| {
             all.push((key.to_vec(), value.to_vec()));
             Ok(())
         })
@@ -410,6 +410,6 @@ fn a_row_of_no_form_is_refused() {
     }
     // Nor is one read by itself.
     for bytes in [first, row(6, &[8; 4])] {
-        assert!(entry(&mut Reader::new(&bytes)).is_err());
+        assert!(entry(&mut ByteReader::new(&bytes)).is_err());
     }
 }

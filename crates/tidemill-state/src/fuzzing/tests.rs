@@ -1,7 +1,6 @@
-//! Bytes that were changed are refused or say what they say; values are never those of others.
+//! Bytes that were changed are refused or read alike.
 
 use super::*;
-use crate::checkpoints::fuzzing::read_manifest;
 use crate::structure::{restore, write_plain};
 use proptest::prelude::*;
 
@@ -28,9 +27,7 @@ fn run_of(structure: u8, row: u32, value: &[u8]) -> Vec<u8> {
     let key = [&[structure][..], &row.to_be_bytes()].concat();
     let mut delta = Delta::default();
     delta.put_with(&key, |out| out.extend_from_slice(value));
-    let mut run = Vec::new();
-    delta.finish(&mut run).expect("it is short");
-    run
+    crate::testing::run_of(&mut delta)
 }
 
 #[test]
@@ -45,60 +42,11 @@ fn the_last_number_that_a_row_can_have_is_refused_as_none_can_follow() {
     assert!(refused.is_err(), "a window");
 }
 
-/// The seed with its bytes changed by `change`, and its number.
-fn manifest_with(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut seed = manifest_seeds().swap_remove(0);
-    change(&mut seed);
-    seed
-}
-
-#[test]
-fn a_checkpoint_with_a_number_that_none_can_follow_is_refused_and_so_is_a_manifest_with_more_behind()
- {
-    let number = u64::MAX;
-    // Its number is the first field of the manifest too, where it takes ten bytes.
-    let last = manifest_with(|seed| {
-        seed[..8].copy_from_slice(&number.to_be_bytes());
-        seed.splice(9..10, [0xff; 9].into_iter().chain([1]));
-    });
-    let world = World::simulated(0).world;
-    let backend: Arc<dyn Backend> =
-        Arc::new(crate::FileBackend::open(&world, Path::new("/data")).expect("an empty disk"));
-    let mut batch = Batch::default();
-    batch.put(&[&b"m"[..], &last[..8]].concat(), &last[8..]);
-    backend.commit(&mut batch).expect("there is room");
-    let refused = Checkpoints::open(backend).err().expect("it is refused");
-    assert!(refused.to_string().contains("no checkpoint has such a number"), "{refused}");
-    manifest(&last);
-
-    let seed = manifest_with(|_| {});
-    assert!(read_manifest(&seed).is_ok());
-    let refused = read_manifest(&manifest_with(|seed| seed.push(0))).expect_err("it is refused");
-    assert!(refused.to_string().contains("1 bytes too many"), "{refused}");
-}
-
 proptest! {
     #[test]
     fn runs_that_were_changed_are_refused_or_read_alike(
         changes in changes(), keep in proptest::option::of(any::<prop::sample::Index>()),
     ) {
         runs(&changed(&runs_seeds()[0], changes, keep));
-    }
-
-    #[test]
-    fn a_manifest_that_was_changed_is_refused_or_is_another_manifest(
-        which in 0_usize..3,
-        changes in changes(),
-        keep in proptest::option::of(any::<prop::sample::Index>()),
-    ) {
-        let seeds = manifest_seeds();
-        manifest(&changed(&seeds[which % seeds.len()], changes, keep));
-    }
-
-    #[test]
-    fn a_damaged_store_gives_no_value_that_was_never_put_under_its_key(
-        damage in proptest::collection::vec(any::<[u8; 5]>(), 0..4),
-    ) {
-        store(damage.as_flattened());
     }
 }

@@ -29,9 +29,9 @@ fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
 fn a_short_key_is_itself_and_its_length() {
     let bytes: Vec<u8> = (1..=30).collect();
     for length in 0..=30 {
-        let word = Word::short(&bytes[..length]);
+        let word = KeyWord::short(&bytes[..length]);
         assert_eq!(word.is_some(), length <= SHORT_BYTES_MAX, "{length}");
-        let Some(Word(words)) = word else { continue };
+        let Some(KeyWord(words)) = word else { continue };
         let mut expected = [0_u8; 24];
         expected[..length].copy_from_slice(&bytes[..length]);
         expected[23] = length as u8;

@@ -1,4 +1,4 @@
-//! Rows that leave memory when nobody has used them for a time, and come back when somebody does.
+//! Rows that leave memory after a time without use, and come back when they are used.
 //!
 //! ```text
 //! in memory ── not used for a time to live, and saved as it is ──▶ expired: only in the checkpoint
@@ -6,60 +6,57 @@
 //!     └────────────── revived: read back when it is asked for ────────┘
 //! ```
 //!
-//! As in S4, where a processing element that expired begins again with what was saved of it
-//! (`s4-checkpointing.txt` 2.3, 3.1). Here a row that expired is part of the state as before, of its
-//! checkpoints too: it costs time to use it again, and changes no result.
+//! In S4 a processing element that expired begins again with its saved state (Vallés, "An Analysis
+//! of a Checkpointing Mechanism for a Distributed Stream Processing System", 2.3 and 3.1). Here an
+//! expired row stays part of the state and of its checkpoints: using it again costs time and
+//! changes no result.
 //!
-//! Invariant: a row that expired is in the newest complete checkpoint as it is. So it does not leave
-//! before that, and is not written again while it is away.
+//! Invariant: the newest complete checkpoint has every expired row as it is. So a row leaves only
+//! after that, and is not written again while it is evicted.
 
-use super::{Noted, State};
-use crate::{CheckpointError, SavedError};
+use super::{DirtyRows, ReadError, State, UnreadableState};
+use crate::SavedError;
 use std::{cell::Cell, panic::resume_unwind, sync::Arc};
 use tidemill_env::sync::atomic::{AtomicU64, Ordering};
 
 /// Reads single rows of a slice back.
 pub trait ReadRows: Send + Sync {
-    /// The value under a key of the slice's newest complete checkpoint.
+    /// Reads the value of a key from the slice's newest complete checkpoint.
     ///
     /// # Errors
     /// The backend's, or it is not there.
-    fn read(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError>;
-    /// As [`Self::read`], for somebody who cannot go on without it: it may wait for a server.
+    fn read(&self, key: &[u8]) -> Result<Vec<u8>, ReadError>;
+    /// As [`Self::read`], but may wait for a server: for callers that cannot go on without the row.
     ///
     /// # Errors
     /// As [`Self::read`].
-    fn read_needed(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
+    fn read_needed(&self, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         self.read(key)
     }
 }
 
-/// What the slices of a stage count.
+/// The counters of a stage's slices.
 #[derive(Debug, Default)]
 pub struct ExpiryCounts {
-    /// Rows that are away now.
+    /// The rows that are evicted now.
     pub expired: AtomicU64,
-    /// How often a row was read back.
+    /// The number of times that a row was read back.
     pub revived: AtomicU64,
 }
 
-/// The panic of who needs a saved row, or a saved state, that cannot be read.
-#[derive(Debug)]
-pub struct NotRead(pub String);
-
-/// Where the rows of a structure are that expired.
+/// The source of a structure's expired rows.
 #[derive(Clone)]
 pub struct SavedRows {
     rows: Arc<dyn ReadRows>,
     counts: Arc<ExpiryCounts>,
     restored_bytes_max: usize,
-    /// Which of its state's structures it is.
+    /// The number of the structure within its state.
     nth: u8,
 }
 
 impl SavedRows {
-    /// Rows that `rows` reads, of the first structure of a state. When it is restored, rows of
-    /// `restored_bytes_max` bytes at most stay in memory, and the others begin expired.
+    /// Rows of the first structure of a state, read by `rows`. A restore keeps at most
+    /// `restored_bytes_max` bytes of rows in memory; the others begin expired.
     #[must_use]
     pub fn new(
         rows: Arc<dyn ReadRows>,
@@ -70,19 +67,19 @@ impl SavedRows {
     }
 }
 
-/// Which rows of a structure are to leave. Whoever holds the rows says which are used, and lets them
-/// go.
+/// Selects the rows of a structure that leave. The structure holds the rows, reports their use and
+/// evicts them.
 pub struct Expiry {
     saved: SavedRows,
-    /// Used since it was last found out which are to go; 64 rows a word.
+    /// The rows used since the last selection; 64 rows a word.
     used: Vec<Cell<u64>>,
-    /// To leave, unless they are used before.
+    /// The rows that leave unless they are used before.
     going: Vec<u64>,
-    /// Words before this one have left.
+    /// The first word with rows that have not left yet.
     from: usize,
-    /// Rows that are away.
+    /// The count of evicted rows.
     away: u64,
-    /// Bytes that were restored into memory.
+    /// The bytes restored into memory.
     restored_bytes: usize,
 }
 
@@ -91,20 +88,20 @@ fn place_of(row: usize) -> (usize, u64) {
 }
 
 impl Expiry {
-    /// None is away.
+    /// No row is evicted at first.
     #[must_use]
     pub fn new(saved: SavedRows) -> Self {
         let (used, going) = (Vec::new(), Vec::new());
         Self { saved, used, going, from: 0, away: 0, restored_bytes: 0 }
     }
 
-    /// Bytes of memory.
+    /// The memory in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         (self.used.capacity() + self.going.capacity()) * size_of::<u64>()
     }
 
-    /// A row is used.
+    /// Marks a row as used.
     #[inline]
     pub fn uses(&self, row: usize) {
         let (word, bit) = place_of(row);
@@ -113,7 +110,7 @@ impl Expiry {
         }
     }
 
-    /// A row is made, or about to change.
+    /// Marks a row that is made or about to change.
     #[inline]
     pub fn changes(&mut self, row: usize) {
         if row / 64 >= self.used.len() {
@@ -122,10 +119,10 @@ impl Expiry {
         self.uses(row);
     }
 
-    /// Of `rows` rows those are to leave that were not used since this was called last, and that
-    /// are saved as they are: so it is called when the last checkpoint is complete, and none is
-    /// under way.
-    pub fn begin(&mut self, rows: usize, noted: &Noted) {
+    /// Selects the rows that leave: those of `rows` rows that were not used since the last call and
+    /// did not change since the last checkpoint. So the last checkpoint must be complete, and none
+    /// may be under way.
+    pub fn begin(&mut self, rows: usize, noted: &DirtyRows) {
         self.used.resize(rows.div_ceil(64), Cell::new(0));
         let words = self.used.iter().enumerate();
         let stays = words.map(|(word, used)| used.replace(0) | noted.changed(word));
@@ -136,7 +133,7 @@ impl Expiry {
         self.from = 0;
     }
 
-    /// A row that is to leave now, if there is one.
+    /// Takes the next row that leaves, if there is one.
     pub fn next_to_leave(&mut self) -> Option<usize> {
         while let Some(word) = self.going.get_mut(self.from) {
             *word &= !self.used.get(self.from).map_or(0, Cell::get);
@@ -151,25 +148,25 @@ impl Expiry {
         None
     }
 
-    /// A row was taken back when the slice was restored; whether it stays in memory.
+    /// Counts a restored row. Returns true if it stays in memory.
     pub fn restores(&mut self, bytes: usize) -> bool {
         self.restored_bytes = self.restored_bytes.saturating_add(bytes);
         self.restored_bytes <= self.saved.restored_bytes_max
     }
 
-    /// A row has left.
+    /// Counts a row that was evicted.
     pub fn left(&mut self) {
         self.away += 1;
         self.saved.counts.expired.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A row is not away any more.
+    /// Counts a row that is not evicted any more.
     pub fn came_back(&mut self) {
         self.away -= 1;
         self.saved.counts.expired.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// No row is there any more.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.saved.counts.expired.fetch_sub(self.away, Ordering::Relaxed);
         self.away = 0;
@@ -177,7 +174,7 @@ impl Expiry {
         self.going.clear();
     }
 
-    /// A row that is away, for somebody who uses it.
+    /// Reads an evicted row for a use.
     ///
     /// # Panics
     /// As [`Self::look_at`].
@@ -186,10 +183,10 @@ impl Expiry {
         self.value(row, |key| self.saved.rows.read_needed(key), of)
     }
 
-    /// A row that is away, for somebody who only looks.
+    /// Reads an evicted row for a snapshot, which counts as no use.
     ///
     /// # Panics
-    /// Unwinds with [`NotRead`] if it cannot be read: then its job fails, and says why.
+    /// Unwinds with [`UnreadableState`] if the row cannot be read. The job fails with that message.
     pub fn look_at<T>(&self, row: usize, of: impl FnOnce(&[u8]) -> Result<T, SavedError>) -> T {
         self.value(row, |key| self.saved.rows.read(key), of)
     }
@@ -197,7 +194,7 @@ impl Expiry {
     fn value<T>(
         &self,
         row: usize,
-        read: impl FnOnce(&[u8]) -> Result<Vec<u8>, CheckpointError>,
+        read: impl FnOnce(&[u8]) -> Result<Vec<u8>, ReadError>,
         of: impl FnOnce(&[u8]) -> Result<T, SavedError>,
     ) -> T {
         let mut key = [self.saved.nth; 5];
@@ -206,7 +203,7 @@ impl Expiry {
         let value = read.and_then(|bytes| of(&bytes).map_err(|error| error.0));
         value.unwrap_or_else(|error| {
             let message = format!("what had expired cannot be read back: {error}");
-            resume_unwind(Box::new(NotRead(message)))
+            resume_unwind(Box::new(UnreadableState(message)))
         })
     }
 }
@@ -223,12 +220,12 @@ impl Drop for Expiry {
     }
 }
 
-/// Whether anything in a state can expire.
+/// Returns true if a structure of the state can evict rows.
 pub fn can_expire(state: &mut dyn State) -> bool {
     state.structures().iter().any(|it| it.can_expire())
 }
 
-/// Rows of a state may leave memory from now on. Called once, after [`super::track`].
+/// Lets rows of a state leave memory from now on. Called once, after [`super::track`].
 pub fn expires(state: &mut dyn State, saved: &SavedRows) {
     let structures = state.structures().into_iter().enumerate();
     for (nth, structure) in structures.filter(|(_, it)| it.can_expire()) {
@@ -237,13 +234,14 @@ pub fn expires(state: &mut dyn State, saved: &SavedRows) {
     }
 }
 
-/// Finds out which rows of a state are to leave: those not used since this was called last. Called
-/// just before [`super::freeze`], when all that was frozen before is in a complete checkpoint.
+/// Selects the rows of a state that leave: those not used since the last call. Called just before
+/// [`super::freeze`], when the last checkpoint is complete.
 pub fn begin_expiry(state: &mut dyn State) {
     state.structures().into_iter().for_each(super::Structure::begin_expiry);
 }
 
-/// Lets `most` of them go at most, and takes from it as many as it lets go; whether those were all.
+/// Evicts at most `most` of the selected rows, and subtracts their number from `most`. Returns true
+/// once all have left.
 pub fn expire(state: &mut dyn State, most: &mut usize) -> bool {
     state.structures().into_iter().all(|structure| structure.expire(most))
 }

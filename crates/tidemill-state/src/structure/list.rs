@@ -1,7 +1,7 @@
-//! Values by their place.
+//! A list: values by position.
 
-use super::noted::{Noted, row_of};
-use super::shown::{Kind, Shown, TakeRow, kind_of, show};
+use super::columns::{ColumnKind, ColumnValue, TakeRow, kind_of, show};
+use super::dirty_rows::{DirtyRows, row_of};
 use super::{Plain, Structure, beside, read_plain, sampled, write_own};
 use crate::delta::{Delta, SavedError};
 
@@ -9,12 +9,12 @@ use crate::delta::{Delta, SavedError};
 #[derive(Debug)]
 pub struct List<T> {
     values: Vec<T>,
-    noted: Noted,
+    noted: DirtyRows,
 }
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), noted: Noted::default() }
+        Self { values: Vec::new(), noted: DirtyRows::default() }
     }
 }
 
@@ -29,13 +29,13 @@ impl<T: Plain> List<T> {
         self.values.push(value);
     }
 
-    /// The value at a place.
+    /// The value at a position.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<&T> {
         self.values.get(at)
     }
 
-    /// The value at a place, which is about to change.
+    /// The value at a position, to be changed.
     pub fn get_mut(&mut self, at: usize) -> Option<&mut T> {
         let values = &self.values;
         if at < values.len() {
@@ -44,31 +44,31 @@ impl<T: Plain> List<T> {
         self.values.get_mut(at)
     }
 
-    /// Sets the value at a place; gives back what it was. Past the end nothing is set.
+    /// Sets the value at a position and returns the old one. Does nothing past the end.
     pub fn set(&mut self, at: usize, value: T) -> Option<T> {
         self.get_mut(at).map(|held| std::mem::replace(held, value))
     }
 
-    /// Takes the last value out.
+    /// Removes the last value.
     pub fn pop(&mut self) -> Option<T> {
         let (values, at) = (&self.values, self.values.len().checked_sub(1)?);
         self.noted.change(at, |out| write_value(values, at, out));
         self.values.pop()
     }
 
-    /// How many values there are.
+    /// The count of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Takes all values out.
+    /// Removes all values.
     pub fn clear(&mut self) {
         let values = &self.values;
         self.noted.clear(&mut |at, out| write_value(values, at, out));
@@ -109,12 +109,12 @@ impl<T: Plain> Structure for List<T> {
         Ok(())
     }
 
-    fn columns(&self) -> Vec<(&'static str, Kind)> {
-        vec![("position", Kind::UInt), ("value", kind_of::<T>())]
+    fn columns(&self) -> Vec<(&'static str, ColumnKind)> {
+        vec![("position", ColumnKind::UInt), ("value", kind_of::<T>())]
     }
 
     fn show(&self, take: &mut TakeRow<'_>) {
-        let row = |(at, value): (usize, &T)| vec![Shown::UInt(at as u64), show(value)];
+        let row = |(at, value): (usize, &T)| vec![ColumnValue::UInt(at as u64), show(value)];
         // Who has seen enough ends it.
         let _ended = self.iter().enumerate().try_for_each(|it| take(row(it)));
     }

@@ -1,6 +1,6 @@
-//! Values by their keys.
+//! A map: values by key.
 
-use super::shown::{Kind, TakeRow, kind_of, show};
+use super::columns::{ColumnKind, TakeRow, kind_of, show};
 use super::slab::Slab;
 use super::{Plain, SavedRows, Structure};
 use crate::HashIndex;
@@ -11,7 +11,7 @@ use std::{
     hash::{BuildHasher, Hash},
 };
 
-/// A map from keys to values. Its order is the same on every run, and follows from what is in it.
+/// A map from keys to values. Its order follows from its content, so it is the same on every run.
 #[derive(Debug)]
 pub struct Map<K, V> {
     numbers: HashIndex,
@@ -29,19 +29,19 @@ fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
 }
 
 impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
-    /// How many keys there are.
+    /// The count of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// For how many keys there is room.
+    /// The count of keys that fit without growing.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.numbers.capacity().max(self.entries.capacity())
     }
 
-    /// Whether there is no key.
+    /// Returns true if there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
@@ -56,9 +56,9 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.numbers.find(hash, |it| entries.is(it, hash, |(held, _)| held.borrow() == key))
     }
 
-    /// Asks for what [`Self::get`] of a key looks at first. Who knows which keys come next says so some
-    /// [`LOOKED_UP_AHEAD`](crate::LOOKED_UP_AHEAD) of them before, and again by
-    /// [`Self::prefetch_entry`].
+    /// Prefetches the slot of a key, which [`Self::get`] reads first. A caller that knows the next
+    /// keys does this some [`SLOTS_AHEAD`](crate::SLOTS_AHEAD) keys ahead, and
+    /// [`Self::prefetch_entry`] later.
     #[inline]
     pub fn prefetch<Q>(&self, key: &Q)
     where
@@ -68,7 +68,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.numbers.prefetch(hash_of(key));
     }
 
-    /// Asks for the entry of a key that was told of by [`Self::prefetch`] some time before.
+    /// Prefetches the entry of a key whose slot was prefetched some time before.
     #[inline]
     pub fn prefetch_entry<Q>(&self, key: &Q)
     where
@@ -80,8 +80,8 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         }
     }
 
-    /// The key that is likely to be this one: of the same hash, but not looked at. For keys that have
-    /// memory of their own, to ask for it once [`Self::prefetch_entry`] was some time before.
+    /// The stored key that is likely equal: it has the same hash, and is not compared. For
+    /// prefetching the heap memory of keys, some time after [`Self::prefetch_entry`].
     #[inline]
     pub fn likely<Q>(&self, key: &Q) -> Option<&K>
     where
@@ -101,7 +101,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.entries.get(self.find(key)?).map(|(_, value)| value)
     }
 
-    /// The value of a key, which is about to change.
+    /// The value of a key, to be changed.
     pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -111,13 +111,13 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.entries.get_mut(number).map(|(_, value)| value)
     }
 
-    /// The value of a key, which is about to change; a new key gets `value` first.
+    /// The value of a key, to be changed. A new key gets `value` first.
     pub fn get_or_set_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
         let number = self.find(&key).unwrap_or_else(|| self.add(key, value()));
         self.entries.get_mut(number).map(|(_, value)| value).expect("it is there")
     }
 
-    /// As [`Self::get_or_set_with`], with the value's default.
+    /// As [`Self::get_or_set_with`], with the default value.
     pub fn get_or_default(&mut self, key: K) -> &mut V
     where
         V: Default,
@@ -125,7 +125,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.get_or_set_with(key, V::default)
     }
 
-    /// Sets the value of a key; gives back what it was.
+    /// Sets the value of a key and returns the old one.
     pub fn set(&mut self, key: K, value: V) -> Option<V> {
         match self.get_mut(&key) {
             Some(held) => Some(std::mem::replace(held, value)),
@@ -143,7 +143,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         number
     }
 
-    /// Deletes a key; gives back its value.
+    /// Deletes a key and returns its value.
     pub fn delete<Q>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -158,7 +158,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.entries.remove(number).map(|(_, value)| value)
     }
 
-    /// Deletes every entry of which `keeps` is not true. Those that expired are read back for it.
+    /// Deletes every entry for which `keeps` is false. Reads expired entries back.
     pub fn retain(&mut self, mut keeps: impl FnMut(&K, &V) -> bool) {
         let gone = self.entries.iter().filter(|(_, (key, value))| !keeps(key, value));
         let gone: Vec<(u64, u32)> = gone.map(|(number, (key, _))| (hash_of(key), number)).collect();
@@ -173,7 +173,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.entries.clear();
     }
 
-    /// All entries. Those that expired are read back for it.
+    /// All entries. Reads expired entries back.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().map(|(_, (key, value))| (key, value))
     }
@@ -208,7 +208,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
         Ok(())
     }
 
-    fn columns(&self) -> Vec<(&'static str, Kind)> {
+    fn columns(&self) -> Vec<(&'static str, ColumnKind)> {
         vec![("key", kind_of::<K>()), ("value", kind_of::<V>())]
     }
 

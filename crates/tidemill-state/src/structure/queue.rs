@@ -1,6 +1,6 @@
-//! Values in the order of their coming: first in, first out.
+//! A queue: first in, first out.
 
-use super::shown::{Kind, Shown, TakeRow, kind_of, show};
+use super::columns::{ColumnKind, ColumnValue, TakeRow, kind_of, show};
 use super::slab::Slab;
 use super::{Plain, Structure};
 use crate::delta::{Delta, SavedError};
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// A queue.
 #[derive(Debug)]
 pub struct Queue<T> {
-    /// With the number of its coming.
+    /// The values, each with its number of arrival.
     values: Slab<(u64, T)>,
     order: VecDeque<u32>,
     came: u64,
@@ -28,7 +28,7 @@ impl<T: Plain> Queue<T> {
         self.came += 1;
     }
 
-    /// Takes the first value out.
+    /// Removes the first value.
     pub fn pop(&mut self) -> Option<T> {
         let number = self.order.pop_front()?;
         self.values.remove(number).map(|(_, value)| value)
@@ -46,19 +46,19 @@ impl<T: Plain> Queue<T> {
         self.values.get(*self.order.back()?).map(|(_, value)| value)
     }
 
-    /// How many values there are.
+    /// The count of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// Takes all values out.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.values.clear();
         self.order.clear();
@@ -100,12 +100,12 @@ impl<T: Plain> Structure for Queue<T> {
         Ok(())
     }
 
-    fn columns(&self) -> Vec<(&'static str, Kind)> {
-        vec![("position", Kind::UInt), ("value", kind_of::<T>())]
+    fn columns(&self) -> Vec<(&'static str, ColumnKind)> {
+        vec![("position", ColumnKind::UInt), ("value", kind_of::<T>())]
     }
 
     fn show(&self, take: &mut TakeRow<'_>) {
-        let row = |(at, value): (usize, &T)| vec![Shown::UInt(at as u64), show(value)];
+        let row = |(at, value): (usize, &T)| vec![ColumnValue::UInt(at as u64), show(value)];
         // Who has seen enough ends it.
         let _ended = self.iter().enumerate().try_for_each(|it| take(row(it)));
     }

@@ -1,28 +1,28 @@
-//! Values by number; the lowest free number is used first, so that numbers follow from the values
-//! that are there, and not from those that were.
+//! Values by number. The lowest free number is used first, so numbers follow from the present
+//! values and not from earlier ones.
 
-mod away;
+mod eviction;
 
-use super::noted::{Noted, row_of};
+use super::dirty_rows::{DirtyRows, row_of};
 use super::{Expiry, Plain, SavedRows, Structure, beside, read_plain, sampled, write_own};
 use crate::delta::{Delta, SavedError};
 use crate::prefetch;
-use away::Away;
+use eviction::EvictedValues;
 use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
 
-/// Values, each under a number while it is there.
+/// Values, each with a number as long as it exists.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     slots: Vec<Option<T>>,
     free: BinaryHeap<Reverse<u32>>,
-    noted: Noted,
-    /// If values may leave memory: those that did. Their slots are empty, and not free.
-    away: Option<Box<Away<T>>>,
+    noted: DirtyRows,
+    /// The evicted values, if values may leave memory. Their slots are empty and not free.
+    away: Option<Box<EvictedValues<T>>>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: BinaryHeap::new(), noted: Noted::default(), away: None }
+        Self { slots: Vec::new(), free: BinaryHeap::new(), noted: DirtyRows::default(), away: None }
     }
 }
 
@@ -49,7 +49,7 @@ impl<T: Plain> Slab<T> {
         self.slots[slot].take()
     }
 
-    /// For how many values there is room.
+    /// The count of values that fit without growing.
     pub(super) fn capacity(&self) -> usize {
         self.slots.capacity()
     }
@@ -66,19 +66,19 @@ impl<T: Plain> Slab<T> {
         }
     }
 
-    /// Asks for a value that will be looked at.
+    /// Prefetches a value.
     #[inline]
     pub(super) fn prefetch(&self, number: u32) {
         prefetch(&self.slots, number as usize);
     }
 
-    /// A value, if it is in memory. That is no use of it.
+    /// A value, if it is in memory. This does not count as a use.
     #[inline]
     pub(super) fn in_memory(&self, number: u32) -> Option<&T> {
         self.slots.get(number as usize)?.as_ref()
     }
 
-    /// A value that is about to change.
+    /// A value, to be changed.
     #[inline]
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         let slot = number as usize;
@@ -89,7 +89,8 @@ impl<T: Plain> Slab<T> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    /// Whether there is such a value. Of one that is away its hash is looked at first.
+    /// Returns true if the value exists and satisfies `is`. An evicted value is read back only if
+    /// its hash fits.
     #[inline]
     pub(super) fn is(&self, number: u32, hash: u64, is: impl FnOnce(&T) -> bool) -> bool {
         match (self.slots.get(number as usize), &self.away) {
@@ -99,7 +100,7 @@ impl<T: Plain> Slab<T> {
         }
     }
 
-    /// The hash of a value, which need not be in memory for that.
+    /// The hash of a value, in memory or evicted.
     pub(super) fn hash(&self, number: u32, hash_of: impl FnOnce(&T) -> u64) -> u64 {
         match (self.slots.get(number as usize), &self.away) {
             (Some(Some(value)), _) => hash_of(value),
@@ -148,7 +149,7 @@ impl<T: Plain> Slab<T> {
         })
     }
 
-    /// Shows all values to somebody who only looks: what is away stays so.
+    /// Hands all values to `look`, for a snapshot. Evicted values stay evicted.
     pub(super) fn show(&self, look: &mut dyn FnMut(&T) -> ControlFlow<()>) {
         let one = |(number, slot): (usize, &Option<T>)| match (slot, &self.away) {
             (Some(value), _) => look(value),
@@ -161,9 +162,9 @@ impl<T: Plain> Slab<T> {
         let _ended = self.slots.iter().enumerate().try_for_each(one);
     }
 
-    /// Values may leave memory from now on.
+    /// Lets values leave memory from now on.
     pub(super) fn expires(&mut self, saved: SavedRows) {
-        self.away = Some(Box::new(Away::new(Expiry::new(saved))));
+        self.away = Some(Box::new(EvictedValues::new(Expiry::new(saved))));
     }
 
     pub(super) fn begin_expiry(&mut self) {
@@ -172,8 +173,8 @@ impl<T: Plain> Slab<T> {
         }
     }
 
-    /// Lets `most` values go at most, with their hashes, and takes from it as many as it lets go;
-    /// whether those were all.
+    /// Evicts at most `most` of the selected values, keeping their hashes, and subtracts their
+    /// number from `most`. Returns true once all have left.
     pub(super) fn expire(&mut self, most: &mut usize, hash_of: impl Fn(&T) -> u64) -> bool {
         let Self { slots, away: Some(away), .. } = self else { return true };
         while *most > 0 {
@@ -187,7 +188,7 @@ impl<T: Plain> Slab<T> {
         false
     }
 
-    /// Takes a value back, which is in memory then or not, as there is room.
+    /// Restores a value, into memory if there is room, else as evicted.
     pub(super) fn restore_with(
         &mut self,
         (key, value): (&[u8], &[u8]),

@@ -1,7 +1,7 @@
 //! Every structure against a plain model, across the phases of checkpoints.
 
 use super::*;
-use crate::tests::run_of;
+use crate::testing::run_of;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
@@ -309,7 +309,7 @@ fn refused<T: Plain>(value: T) -> String {
     freeze(&mut state);
     let saves = std::panic::AssertUnwindSafe(|| drain(&mut state, &mut Delta::default(), 10));
     let unwound = std::panic::catch_unwind(saves).expect_err("it cannot be saved");
-    unwound.downcast::<NotRead>().expect("an error, and no panic").0
+    unwound.downcast::<UnreadableState>().expect("an error, and no panic").0
 }
 
 #[test]

@@ -1,21 +1,21 @@
 //! One value.
 
-use super::noted::Noted;
-use super::shown::{Kind, TakeRow, kind_of, show};
+use super::columns::{ColumnKind, TakeRow, kind_of, show};
+use super::dirty_rows::DirtyRows;
 use super::{Plain, Structure, beside, read_plain, write_own};
 use crate::delta::{Delta, SavedError};
 
-/// A value that is written out whole when it has changed.
+/// A single value, written out whole when it has changed.
 #[derive(Debug, Default)]
 pub struct Value<T> {
     value: T,
-    noted: Noted,
+    noted: DirtyRows,
 }
 
 impl<T: Plain> Value<T> {
-    /// This value.
+    /// Starts with this value.
     pub fn new(value: T) -> Self {
-        Self { value, noted: Noted::default() }
+        Self { value, noted: DirtyRows::default() }
     }
 
     /// The value.
@@ -23,7 +23,7 @@ impl<T: Plain> Value<T> {
         &self.value
     }
 
-    /// The value, which is about to change.
+    /// The value, to be changed.
     pub fn get_mut(&mut self) -> &mut T {
         let value = &self.value;
         self.noted.change(0, |out| {
@@ -33,7 +33,7 @@ impl<T: Plain> Value<T> {
         &mut self.value
     }
 
-    /// Sets it; gives back what it was.
+    /// Sets the value and returns the old one.
     pub fn set(&mut self, value: T) -> T {
         std::mem::replace(self.get_mut(), value)
     }
@@ -65,7 +65,7 @@ impl<T: Plain> Structure for Value<T> {
         Ok(())
     }
 
-    fn columns(&self) -> Vec<(&'static str, Kind)> {
+    fn columns(&self) -> Vec<(&'static str, ColumnKind)> {
         vec![("value", kind_of::<T>())]
     }
 

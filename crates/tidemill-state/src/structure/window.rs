@@ -1,19 +1,20 @@
-//! Values with a time, of which the old ones are let go: a sliding window.
+//! A sliding window: values with a time, of which old ones are evicted.
 
-use super::shown::{Kind, Shown, TakeRow, kind_of, show};
+use super::columns::{ColumnKind, ColumnValue, TakeRow, kind_of, show};
 use super::slab::Slab;
 use super::{Plain, Structure};
 use crate::delta::{Delta, SavedError};
 use std::collections::BTreeMap;
 use tidemill_types::Micros;
 
-/// Memory of an entry of the order: its key and number, in nodes that are three quarters full.
+/// The memory of an entry of the order: its key and number, in tree nodes that are three quarters
+/// full.
 const ENTRY_BYTES: usize = 32;
 
-/// Values in the order of their time; those of one time in the order of their coming.
+/// Values in the order of their time, and of their arrival for equal times.
 #[derive(Debug)]
 pub struct Window<T> {
-    /// With the time, and the number of its coming.
+    /// The values, each with its time and its number of arrival.
     values: Slab<(i64, u64, T)>,
     order: BTreeMap<(i64, u64), u32>,
     came: u64,
@@ -33,25 +34,25 @@ impl<T: Plain> Window<T> {
         self.came += 1;
     }
 
-    /// Takes out the first value, if its time is before `end`.
+    /// Removes the first value, if its time is before `end`.
     pub fn pop_before(&mut self, end: Micros) -> Option<(Micros, T)> {
         let first = self.order.first_entry().filter(|it| it.key().0 < end.0)?;
         let (time, _, value) = self.values.remove(first.remove())?;
         Some((Micros(time), value))
     }
 
-    /// Lets go of all values whose time is before `end`.
+    /// Removes all values whose time is before `end`.
     pub fn evict(&mut self, end: Micros) {
         while self.pop_before(end).is_some() {}
     }
 
-    /// How many values there are.
+    /// The count of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
@@ -93,12 +94,12 @@ impl<T: Plain> Structure for Window<T> {
         Ok(())
     }
 
-    fn columns(&self) -> Vec<(&'static str, Kind)> {
-        vec![("time", Kind::Time), ("value", kind_of::<T>())]
+    fn columns(&self) -> Vec<(&'static str, ColumnKind)> {
+        vec![("time", ColumnKind::Time), ("value", kind_of::<T>())]
     }
 
     fn show(&self, take: &mut TakeRow<'_>) {
-        let row = |(time, value): (_, &T)| vec![Shown::Time(time), show(value)];
+        let row = |(time, value): (_, &T)| vec![ColumnValue::Time(time), show(value)];
         // Who has seen enough ends it.
         let _ended = self.iter().try_for_each(|it| take(row(it)));
     }

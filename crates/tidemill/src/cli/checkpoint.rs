@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tidemill::table::grid;
+use tidemill_checkpoints::{CheckpointError, Checkpoints};
 use tidemill_env::World;
 use tidemill_node::{CheckpointView, Descriptor, stored_checkpoints};
-use tidemill_state::{CheckpointError, Checkpoints};
 use tidemill_types::ByteSize;
 
 /// A job whose checkpoints are meant.

@@ -21,13 +21,14 @@ mod tests;
 const VARIABLE: &str = "TIDEMILL_LOG";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// The crates; `tidemill` is all of them.
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 15] = [
     "tidemill",
     "tidemill_types",
     "tidemill_wire",
     "tidemill_env",
     "tidemill_log",
     "tidemill_state",
+    "tidemill_checkpoints",
     "tidemill_backends",
     "tidemill_client",
     "tidemill_flow",

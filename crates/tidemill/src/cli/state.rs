@@ -18,6 +18,7 @@ use std::{
     str::FromStr,
 };
 use tidemill::table::grid;
+use tidemill_checkpoints::Checkpoints;
 use tidemill_connectors::rows_as;
 use tidemill_env::World;
 use tidemill_flow::{QueryableStages, StageLook};
@@ -28,7 +29,6 @@ use tidemill_node::{
     preview::text_of,
     stored_checkpoints,
 };
-use tidemill_state::Checkpoints;
 use tidemill_types::job::Format;
 
 #[derive(Debug, Subcommand)]

@@ -7,16 +7,16 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant {
         name: "key-as-it-was-once",
         what: "A key that is read alone is read from the oldest run that has it.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/checkpoints/keys.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/checkpoints/key_index.rs",
         changes: &[("for index in self.known.iter().rev()", "for index in self.known.iter()")],
         caught_by: &["a_key_is_found_as_the_newest_checkpoint_has_it"],
     },
     Plant {
         name: "key-of-a-cleared-part",
         what: "A key that is read alone is found though its part was emptied since.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/checkpoints/keys.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/checkpoints/key_index.rs",
         changes: &[(
             "prefix.starts_with(it)) {\n                break;",
             "prefix.starts_with(it)) {",
@@ -46,7 +46,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "taken-over-unchanged",
         what: "What changed in rows that were read alone is forgotten when the rest is there.",
         package: "tidemill-state",
-        file: "crates/tidemill-state/src/structure/stamped.rs",
+        file: "crates/tidemill-state/src/structure/dirty_stamps.rs",
         changes: &[(
             "stamp if stamp == self.now => self.blocks[block / 64] |= bit,",
             "stamp if stamp == self.now => {}",
@@ -57,7 +57,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "taken-over-again",
         what: "Rows that the checkpoint under way has are written to it once more when the rest is there.",
         package: "tidemill-state",
-        file: "crates/tidemill-state/src/structure/stamped.rs",
+        file: "crates/tidemill-state/src/structure/dirty_stamps.rs",
         changes: &[(
             "let is_written = stamp == frozen && there < written_before;",
             "let is_written = stamp == frozen && there < written_before && row == usize::MAX;",

@@ -305,7 +305,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "frozen-for-ever",
         what: "A row that was written out for a checkpoint counts as one that was not: it is written once more when it changes.",
         package: "tidemill-state",
-        file: "crates/tidemill-state/src/structure/stamped.rs",
+        file: "crates/tidemill-state/src/structure/dirty_stamps.rs",
         changes: &[(
             "is_in(&self.frozen, *stamp) & is_left(&self.left, row)",
             "is_in(&self.frozen, *stamp)",
@@ -316,7 +316,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "whole-of-what-changed",
         what: "A checkpoint that is of all rows of a slice has those alone that changed.",
         package: "tidemill-state",
-        file: "crates/tidemill-state/src/structure/stamped.rs",
+        file: "crates/tidemill-state/src/structure/dirty_stamps.rs",
         changes: &[("(0..=*self.frozen.end(), 0..rows)", "(self.frozen.clone(), 0..rows)")],
         caught_by: &["what_changed_in_an_interval_or_all_is_written_as_it_was_at_its_end"],
     },
@@ -324,7 +324,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "whole-with-later-rows",
         what: "A checkpoint that is of all rows of a slice has those too that came after it began.",
         package: "tidemill-state",
-        file: "crates/tidemill-state/src/structure/stamped.rs",
+        file: "crates/tidemill-state/src/structure/dirty_stamps.rs",
         changes: &[(
             "(0..=*self.frozen.end(), 0..rows)",
             "(0..=*self.frozen.end(), 0..usize::MAX)",
@@ -334,8 +334,8 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant {
         name: "whole-beside-what-was",
         what: "What was written of a slice before all of it was written again is read for ever.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/checkpoints/put.rs",
+        package: "tidemill-checkpoints",
+        file: "crates/tidemill-checkpoints/src/checkpoints/run_writer.rs",
         changes: &[("if changes.clears_all() {", "if false {")],
         caught_by: &["what_is_written_as_a_whole_takes_the_place_of_what_was_written_before"],
     },

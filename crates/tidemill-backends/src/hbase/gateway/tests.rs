@@ -75,7 +75,7 @@ impl Fake {
     }
 }
 
-fn scan(breaks_at: &[usize]) -> Result<Vec<String>, StateError> {
+fn scan(breaks_at: &[usize]) -> Result<Vec<String>, BackendError> {
     let url = Fake::start(breaks_at);
     let spec = HbaseSpec { url, table: "t".to_owned(), timeout: Span(10_000_000) };
     let gateway = Gateway::new(&spec, "job").unwrap();
@@ -89,5 +89,5 @@ fn a_page_that_is_lost_on_the_way_is_not_taken_for_absent() {
         assert_eq!(scan(&[lost]).unwrap(), ["a", "b", "c"], "page {lost}");
     }
     let error = scan(&[1, 3]).unwrap_err();
-    assert!(matches!(error, StateError::Unreachable { .. }), "{error}");
+    assert!(matches!(error, BackendError::Unreachable { .. }), "{error}");
 }

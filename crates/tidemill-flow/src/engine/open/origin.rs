@@ -10,8 +10,8 @@ use crate::runtime::{
     sink_lane::SharedSink,
 };
 use std::sync::Arc;
+use tidemill_checkpoints::{CheckpointError, Checkpoints, Manifest};
 use tidemill_env::World;
-use tidemill_state::{CheckpointError, Checkpoints, Manifest};
 use tidemill_types::{
     Cycle, Micros, StageIx,
     job::{DEAD_LETTER, Delivery},

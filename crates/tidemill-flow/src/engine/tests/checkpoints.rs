@@ -2,8 +2,8 @@
 
 use super::*;
 use std::sync::atomic::AtomicBool;
+use tidemill_checkpoints::{BackendError, IndexedBackend, IndexedOptions};
 use tidemill_env::SimWorld;
-use tidemill_state::{IndexedBackend, IndexedOptions, StateError};
 use tidemill_types::job::Recovery;
 
 /// Checkpoints as often as can be, in a folder.
@@ -406,7 +406,7 @@ fn row_14_a_checkpoint_that_finds_no_room_waits_in_bounds_and_others_can_be_dele
             return Ok(());
         }
         largest.fetch_max(batch.bytes() as u64, Ordering::SeqCst);
-        Err(StateError::Refused { place: "there".to_owned(), why: "no room".to_owned() })
+        Err(BackendError::Refused { place: "there".to_owned(), why: "no room".to_owned() })
     });
     // A state of several times what may wait in a batch.
     let (keys, mut graph) = (400_000, JobGraph::new("large"));

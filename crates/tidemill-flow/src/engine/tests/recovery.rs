@@ -2,7 +2,7 @@
 
 use super::checkpoints::{Endless, kill, killed_after, options, wait_for_checkpoints};
 use super::*;
-use tidemill_state::Batch;
+use tidemill_checkpoints::WriteBatch;
 use tidemill_types::job::Recovery;
 
 fn recovering(options: &RunOptions, recovery: Recovery) -> RunOptions {
@@ -49,7 +49,7 @@ fn a_state_that_cannot_be_read_stops_who_needs_it() {
     let of_first = |key: &Vec<u8>| key[9..13] == 1_u32.to_be_bytes();
     let runs = backend.keys(b"r").expect("it can be read");
     let run = runs.into_iter().rfind(of_first).expect("a run of `first`");
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     batch.put(&run, b"no run");
     backend.commit(&mut batch).expect("it can be written");
 

@@ -1,8 +1,8 @@
 //! A server of checkpoints that refuses, waits or goes away as a test wants.
 
 use super::*;
+use tidemill_checkpoints::{Backend, BackendError, WriteBatch};
 use tidemill_env::sync::Condvar;
-use tidemill_state::{Backend, Batch, StateError};
 
 /// Asks before each commit and each read; what that refuses does not reach the backend.
 struct Before<C, R> {
@@ -13,18 +13,18 @@ struct Before<C, R> {
 
 impl<C, R> Backend for Before<C, R>
 where
-    C: Fn(&Batch) -> Result<(), StateError> + Send + Sync,
-    R: Fn() -> Result<(), StateError> + Send + Sync,
+    C: Fn(&WriteBatch) -> Result<(), BackendError> + Send + Sync,
+    R: Fn() -> Result<(), BackendError> + Send + Sync,
 {
-    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
+    fn commit(&self, batch: &mut WriteBatch) -> Result<(), BackendError> {
         (self.commit)(batch)?;
         self.inner.commit(batch)
     }
-    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StateError> {
+    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, BackendError> {
         (self.read)()?;
         self.inner.get(key)
     }
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, BackendError> {
         self.inner.keys(prefix)
     }
 }
@@ -32,7 +32,7 @@ where
 /// A backend of which each commit is asked for first.
 pub(super) fn before_commits(
     inner: &Arc<dyn Backend>,
-    commit: impl Fn(&Batch) -> Result<(), StateError> + Send + Sync + 'static,
+    commit: impl Fn(&WriteBatch) -> Result<(), BackendError> + Send + Sync + 'static,
 ) -> Arc<dyn Backend> {
     Arc::new(Before { inner: Arc::clone(inner), commit, read: || Ok(()) })
 }
@@ -71,8 +71,8 @@ impl Gate {
     }
 }
 
-pub(super) fn unreachable(why: &str) -> StateError {
-    StateError::Unreachable { place: "there".to_owned(), why: why.to_owned() }
+pub(super) fn unreachable(why: &str) -> BackendError {
+    BackendError::Unreachable { place: "there".to_owned(), why: why.to_owned() }
 }
 
 /// How many reads and commits there are until a server goes away.
@@ -92,7 +92,7 @@ pub(super) fn that_goes_away(
         went.map(drop).map_err(|_| unreachable("connection reset"))
     };
     let (of_reads, of_commits) = (Arc::clone(&left), Arc::clone(&left));
-    let commit = move |_: &Batch| may(&of_commits.commits);
+    let commit = move |_: &WriteBatch| may(&of_commits.commits);
     let read = move || may(&of_reads.reads);
     (Arc::new(Before { inner: Arc::clone(inner), commit, read }), left)
 }

@@ -18,8 +18,8 @@ use super::{Arrived, Checkpointer};
 use crate::operator::CycleInput;
 use crate::runtime::job::Job;
 use std::ops::Range;
+use tidemill_checkpoints::Checkpoints;
 use tidemill_env::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use tidemill_state::Checkpoints;
 use tidemill_types::{Cycle, SliceId, job::Every};
 
 /// A job that stops waits so long for its last checkpoint, in microseconds.

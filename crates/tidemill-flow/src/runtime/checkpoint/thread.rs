@@ -8,8 +8,8 @@ use crate::runtime::{
     plan::{StagePlan, Work},
 };
 use std::time::Duration;
+use tidemill_checkpoints::{CheckpointError, Checkpoints, Manifest, SavedSink, SavedStage};
 use tidemill_env::sync::{MutexGuard, PoisonError, atomic::Ordering};
-use tidemill_state::{CheckpointError, Checkpoints, Manifest, SavedSink, SavedStage};
 use tidemill_types::{Cycle, Micros, StageIx, job::Every};
 
 /// Longest sleep of the thread without work.

@@ -4,7 +4,7 @@ use super::*;
 use crate::operator::SliceState;
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_state::structure::{ExpiryCounts, Map, ReadRows};
-use tidemill_state::{CheckpointError, Delta, SavedError, SavedRows};
+use tidemill_state::{Delta, ReadError, SavedRows};
 
 const SLICES: usize = 8;
 
@@ -15,8 +15,8 @@ const KEYS: u64 = LEAVE_AT_ONCE as u64 + 100;
 struct NobodyReads;
 
 impl ReadRows for NobodyReads {
-    fn read(&self, _: &[u8]) -> Result<Vec<u8>, CheckpointError> {
-        Err(CheckpointError::Saved { number: 1, error: SavedError::new("nobody uses it") })
+    fn read(&self, _: &[u8]) -> Result<Vec<u8>, ReadError> {
+        Err(ReadError::Failed("nobody uses it".to_owned()))
     }
 }
 

@@ -20,9 +20,9 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json as value_of};
 use std::{path::PathBuf, sync::Arc};
+use tidemill_checkpoints::CheckpointError;
 use tidemill_env::has_no_room;
 use tidemill_flow::AskError;
-use tidemill_state::CheckpointError;
 
 pub(super) const RESCALE_PARAMETERS: &[&str] = &["threads"];
 pub(super) const KEEP_PARAMETERS: &[&str] = &["name"];

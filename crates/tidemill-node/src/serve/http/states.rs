@@ -20,10 +20,10 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Value, json as value_of};
 use std::{io::Write, sync::Arc};
+use tidemill_checkpoints::CheckpointError;
 use tidemill_connectors::rows_as;
 use tidemill_flow::{AskError, LookError};
 use tidemill_operators::query::QueryError;
-use tidemill_state::CheckpointError;
 use tidemill_types::job::Format;
 use tokio::sync::OwnedSemaphorePermit;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::aggregate::{Kept, sides::Side};
-use tidemill_state::{Reader, put_bytes, write_plain};
+use tidemill_state::{ByteReader, put_bytes, write_plain};
 
 fn saved(side: &Side) -> Vec<u8> {
     let mut out = Vec::new();
@@ -26,7 +26,7 @@ fn a_digest_of_finite_values_is_saved_as_it_always_was() {
     let parts = (whole.merged.clone().serialize(), whole.new.clone());
     assert!(!parts.1.is_empty());
     let bytes = option(Some(parts));
-    side.restore(0, &mut Reader::new(&bytes)).expect("an earlier version wrote it");
+    side.restore(0, &mut ByteReader::new(&bytes)).expect("an earlier version wrote it");
     assert_eq!(saved(&side), bytes);
     assert_eq!(side.quantile(0, 0.9), whole.quantile(0.9));
 }
@@ -43,7 +43,7 @@ fn a_digest_is_saved_with_what_is_not_finite() {
     let bytes = saved(&side);
     let mut other = Side::new(Kept::Digest);
     other.resize(1);
-    other.restore(0, &mut Reader::new(&bytes)).expect("it was saved");
+    other.restore(0, &mut ByteReader::new(&bytes)).expect("it was saved");
     assert_eq!(saved(&other), bytes);
     for q in [0.0, 0.2, 0.4, 0.5, 0.7, 0.8, 1.0] {
         let (one, two) = (side.quantile(0, q), other.quantile(0, q));

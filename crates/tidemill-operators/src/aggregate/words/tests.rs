@@ -11,7 +11,7 @@ use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use std::sync::Arc;
 use tidemill_flow::OperatorError;
-use tidemill_state::Reader;
+use tidemill_state::ByteReader;
 use tidemill_types::job::Named;
 
 fn compile(data_type: &DataType, calls: &[&str]) -> Aggregates {
@@ -46,7 +46,7 @@ fn of_parts(
     let (mut saved, mut back) = (Vec::new(), Cells::new(plan));
     whole.save(0, &mut saved);
     back.resize(1);
-    back.restore(0, &mut Reader::new(&saved)).expect("just saved");
+    back.restore(0, &mut ByteReader::new(&saved)).expect("just saved");
     let mut out = Results::new(plan);
     back.read(plan, std::iter::once(0), &mut out);
     out.finish(plan)

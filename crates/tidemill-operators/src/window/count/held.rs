@@ -5,7 +5,7 @@ use crate::groups::Groups;
 use crate::window::Windowed;
 use std::sync::Arc;
 use tidemill_state::{
-    Delta, Expiry, Noted, Reader, SavedError, SavedRows, State, Structure, row_of,
+    ByteReader, Delta, DirtyRows, Expiry, SavedError, SavedRows, State, Structure, row_of,
     structure::sampled,
 };
 
@@ -44,7 +44,7 @@ pub(super) struct Windows {
     pub(super) windows: Vec<Window>,
     pub(super) cells: Cells,
     free: Vec<u32>,
-    noted: Noted,
+    noted: DirtyRows,
     /// If windows of keys that nothing comes for leave memory. The keys stay.
     pub(super) expiry: Option<Expiry>,
 }
@@ -58,7 +58,7 @@ impl Windows {
             windows: Vec::new(),
             cells: Cells::new(&plan.aggregates),
             free: Vec::new(),
-            noted: Noted::default(),
+            noted: DirtyRows::default(),
             expiry: None,
         }
     }
@@ -102,7 +102,7 @@ impl Windows {
     }
 
     /// Accumulators in a place that is free, as they were saved.
-    fn restore_cell(&mut self, from: &mut Reader<'_>) -> Result<u32, SavedError> {
+    fn restore_cell(&mut self, from: &mut ByteReader<'_>) -> Result<u32, SavedError> {
         let cell = self.fresh();
         self.cells.restore(cell as usize, from)?;
         Ok(cell)
@@ -110,7 +110,7 @@ impl Windows {
 
     /// The window of a key, as it was saved; the key is there already, or the next.
     fn read_window(&mut self, key: usize, saved: &[u8]) -> Result<Window, SavedError> {
-        let mut from = Reader::new(saved);
+        let mut from = ByteReader::new(saved);
         self.keys.restore(key, &mut from)?;
         let (records, in_pane) = (from.u64()?, from.u64()?);
         let filling = self.restore_cells(&mut from)?.pop();
@@ -146,7 +146,7 @@ impl Windows {
         self.free = Vec::new();
     }
 
-    fn restore_cells(&mut self, from: &mut Reader<'_>) -> Result<Vec<u32>, SavedError> {
+    fn restore_cells(&mut self, from: &mut ByteReader<'_>) -> Result<Vec<u32>, SavedError> {
         let count = from.u32()?;
         (0..count).map(|_| self.restore_cell(from)).collect()
     }

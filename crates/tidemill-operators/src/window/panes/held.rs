@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 use tidemill_flow::{Block, Selection};
-use tidemill_state::{Aside, Changed, Delta, SavedError, SavedKeys, State, Structure};
+use tidemill_state::{BeforeImages, ChangeCount, Delta, SavedError, SavedKeys, State, Structure};
 use tidemill_types::Micros;
 
 /// Rows of a pane that goes that are put aside at once: less than a piece.
@@ -30,7 +30,7 @@ pub(super) struct Panes {
     /// Groups that are still to be taken back, about.
     expected: usize,
     /// Panes that had gone when the checkpoint under way began, and the contents of those that went since.
-    frozen: Aside,
+    frozen: BeforeImages,
     /// If groups are still to be read back: where they are.
     by_key: Option<ByKey>,
 }
@@ -57,7 +57,7 @@ impl Panes {
             gone: Vec::new(),
             restored: None,
             expected: 0,
-            frozen: Aside::default(),
+            frozen: BeforeImages::default(),
             by_key: None,
         }
     }
@@ -239,11 +239,11 @@ impl Structure for Panes {
         self.open.values_mut().for_each(Table::freeze);
     }
 
-    fn changed(&self) -> Option<Changed> {
+    fn changed(&self) -> Option<ChangeCount> {
         if self.by_key.is_some() {
             return None;
         }
-        self.open.values().try_fold(Changed::default(), |sum, it| Some(sum + it.changed()?))
+        self.open.values().try_fold(ChangeCount::default(), |sum, it| Some(sum + it.changed()?))
     }
 
     fn freeze_all(&mut self) {
@@ -257,7 +257,7 @@ impl Structure for Panes {
             return false;
         }
         // Its memory goes: what is put aside of the panes that are open, their tables hold.
-        self.frozen = Aside::default();
+        self.frozen = BeforeImages::default();
         self.open.iter_mut().all(|(pane_end, table)| {
             let most = end.saturating_sub(delta.len());
             delta.within(&pane_key(*pane_end), |delta| table.drain(delta, most))

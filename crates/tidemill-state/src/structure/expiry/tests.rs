@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::structure::{self, Map};
-use crate::tests::run_of;
-use crate::{Delta, merged};
+use crate::testing::run_of;
+use crate::{Delta, visit_entries};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ type Model = BTreeMap<u8, Vec<u8>>;
 struct Complete(Mutex<Vec<Bytes>>);
 
 impl ReadRows for Complete {
-    fn read(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
+    fn read(&self, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         let runs = self.0.lock().expect("no panic while held").clone();
         let mut found = None;
-        let read = merged(&runs, &mut |it, value| {
+        let read = visit_entries(&runs, &mut |it, value| {
             found = (it == key).then(|| value.to_vec()).or(found.take());
             Ok(())
         });
-        let failed = |error| CheckpointError::Saved { number: 1, error };
+        let failed = |error: SavedError| ReadError::Failed(error.to_string());
         read.map_err(failed)?;
         found.ok_or_else(|| failed(SavedError::new("it is not there")))
     }
@@ -90,12 +90,12 @@ impl Work {
     /// What somebody sees who looks: nothing comes back for it.
     fn looked_at(&self) -> Model {
         let (expired, mut seen) = (self.expired(), Model::new());
-        let key_of = |shown: &structure::shown::Shown| match shown {
-            structure::shown::Shown::UInt(key) => *key as u8,
+        let key_of = |shown: &structure::columns::ColumnValue| match shown {
+            structure::columns::ColumnValue::UInt(key) => *key as u8,
             other => panic!("a key and not {other:?}"),
         };
         structure::Structure::show(&self.slice, &mut |row| {
-            let structure::shown::Shown::Text(value) = &row[1] else { panic!("{row:?}") };
+            let structure::columns::ColumnValue::Text(value) = &row[1] else { panic!("{row:?}") };
             seen.insert(key_of(&row[0]), serde_json::from_str(value).expect("a list"));
             std::ops::ControlFlow::Continue(())
         });
@@ -226,7 +226,7 @@ fn what_cannot_be_read_back_says_so() {
     work.complete.0.lock().expect("no panic while held").clear();
     let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work.slice.delete(&1)));
     let panic = used.expect_err("it cannot be read");
-    let not_read = panic.downcast_ref::<NotRead>().expect("and says so");
+    let not_read = panic.downcast_ref::<UnreadableState>().expect("and says so");
     assert!(not_read.0.contains("it is not there"), "{}", not_read.0);
     assert_eq!((work.slice.len(), work.expired()), (1, 1), "it is there still");
 }
