@@ -86,8 +86,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-checkpoints",
         file: "crates/tidemill-checkpoints/src/checkpoints/row_index.rs",
         changes: &[(
-            "Around { start: from.at, end, form }",
-            "Around { start: from.at, end, form: form.filter(|_| false) }",
+            "EntryRange { start: from.at, end, form }",
+            "EntryRange { start: from.at, end, form: form.filter(|_| false) }",
         )],
         caught_by: &["single_rows_are_read_as_they_are_in_the_newest"],
     },
@@ -127,10 +127,7 @@ pub(super) const PLANTS: &[Plant] = &[
             "        self.bytes.truncate(bytes);\n        self.is_too_long = true;\n",
             "        self.bytes.truncate(bytes);\n",
         )],
-        caught_by: &[
-            "what_is_too_much_for_one_is_refused_and_nothing_is_written",
-            "what_is_no_run_is_refused_before_any_of_it_is_put",
-        ],
+        caught_by: &["what_is_too_much_for_one_is_refused_and_nothing_is_written"],
     },
     Plant {
         name: "moved-as-it-stood",
@@ -138,8 +135,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-state",
         file: "crates/tidemill-state/src/delta.rs",
         changes: &[(
-            "Entry { start: it.start + to, ..*it }",
-            "Entry { start: it.start + to * 0, ..*it }",
+            "DeltaEntry { start: it.start + to, ..*it }",
+            "DeltaEntry { start: it.start + to * 0, ..*it }",
         )],
         caught_by: &["what_one_takes_from_another_is_written_under_its_prefix"],
     },
