@@ -1,4 +1,4 @@
-//! What can go wrong with a backend.
+//! The errors of backends.
 
 use std::{
     io,
@@ -7,28 +7,28 @@ use std::{
 };
 use tidemill_env::{DiskLock, World};
 
-/// Why a backend could not do what it was asked for.
+/// An error of a backend.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BackendError {
     /// An error of the disk.
     #[error("{}: {error}", path.display())]
     Disk {
-        /// Where.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: Arc<io::Error>,
     },
-    /// Bytes that are not what was written. Nothing was changed.
+    /// Damaged bytes. Nothing was changed.
     #[error("{}: damaged at byte {position}: {why}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it, in bytes.
+        /// The position in the file, in bytes.
         position: u64,
-        /// What is wrong.
+        /// The damage.
         why: String,
     },
-    /// Another has the folder.
+    /// The folder is in use.
     #[error(
         "{}: in use by another process, or another part of this one: a job that runs has its \
          checkpoints for itself", path.display()
@@ -37,64 +37,64 @@ pub enum BackendError {
         /// The folder.
         path: PathBuf,
     },
-    /// A server cannot be reached, or does not answer in time. What was asked for may be done, or
-    /// not; it may be asked again.
+    /// A server cannot be reached or does not answer in time. The request may have had its effect
+    /// or not, and may be repeated.
     #[error("{place}: cannot be reached: {why}")]
     Unreachable {
-        /// The server, and where on it; without passwords.
+        /// The server and the place on it, without passwords.
         place: String,
-        /// What was tried, and what came of it.
+        /// The attempts and their results.
         why: String,
     },
-    /// A server answers that it will not.
+    /// A server refuses the request.
     #[error("{place}: refused: {why}")]
     Refused {
-        /// The server, and where on it; without passwords.
+        /// The server and the place on it, without passwords.
         place: String,
-        /// What it says, and what to do.
+        /// The server's answer, and a way out.
         why: String,
     },
-    /// A value on a server is not the one that was written there.
+    /// A damaged value on a server.
     #[error("{place}: damaged: the value of key {key} is not the one that was written")]
     WrongValue {
-        /// The server, and where on it.
+        /// The server and the place on it.
         place: String,
         /// The key, in hexadecimal digits.
         key: String,
     },
-    /// Another job or node has the place on the server.
+    /// The place on the server belongs to another job or node.
     #[error("{place}: kept for another job or node: {why}")]
     Taken {
-        /// The server, and where on it.
+        /// The server and the place on it.
         place: String,
-        /// Whose it is, and what to do.
+        /// The owner, and a way out.
         why: String,
     },
-    /// What was committed to a server is not there any more. The backend must be opened again.
+    /// A server lost committed values. The backend must be opened again.
     #[error("{place}: lost what was committed: {why}")]
     Lost {
-        /// The server, and where on it.
+        /// The server and the place on it.
         place: String,
-        /// How that shows, and what to do.
+        /// The evidence, and a way out.
         why: String,
     },
-    /// A key is longer than the backend takes.
+    /// A key that is longer than the backend allows.
     #[error("a key of {bytes} bytes: {max} are allowed")]
     KeyTooLong {
         /// Its length in bytes.
         bytes: usize,
-        /// Most that is taken.
+        /// The most that is allowed.
         max: usize,
     },
-    /// A value is longer than any backend takes.
+    /// A value that is longer than any backend allows.
     #[error("a value of {bytes} bytes: {max} are allowed")]
     ValueTooLong {
         /// Its length in bytes.
         bytes: usize,
-        /// Most that is taken.
+        /// The most that is allowed.
         max: usize,
     },
-    /// A sync failed: nothing is known of what was not durable then. Open it again.
+    /// A sync failed before, so the state of the file is unknown. The backend must be opened again.
     #[error("{}: a sync failed before; open it again", path.display())]
     Failed {
         /// The folder.
@@ -103,19 +103,19 @@ pub enum BackendError {
 }
 
 impl BackendError {
-    /// Whether what is kept is not what was written.
+    /// Returns true if stored bytes are damaged.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::WrongValue { .. })
     }
 }
 
-/// An error of the disk at this path.
+/// Makes an error of the disk at this path.
 pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> BackendError + '_ {
     move |error| BackendError::Disk { path: path.to_owned(), error: Arc::new(error) }
 }
 
-/// Takes a folder for one backend alone.
+/// Locks a folder for one backend.
 pub(crate) fn lock(world: &World, folder: &Path) -> Result<Box<dyn DiskLock>, BackendError> {
     world.disk.lock(&folder.join("lock")).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => BackendError::InUse { path: folder.to_owned() },

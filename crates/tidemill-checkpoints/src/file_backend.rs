@@ -1,7 +1,8 @@
-//! A file for each key: what S4 does by default (`s4-checkpointing.txt` 2.4), as the baseline.
+//! A file for each key, as S4's file system backend does it (Vallés, "An Analysis of a
+//! Checkpointing Mechanism for a Distributed Stream Processing System", 3.1): the baseline.
 //!
-//! A value is written to a new file, synced and renamed into place; then the folder is synced, once
-//! for a batch. The name is the key in hexadecimal digits; after the value stands its checksum.
+//! A value is written to a new file, synced and renamed; the folder is synced once for a batch. The
+//! name is the key in hexadecimal digits. The checksum follows the value.
 
 use crate::{
     Backend, BackendError, WriteBatch,
@@ -17,23 +18,23 @@ use tidemill_env::sync::{Mutex, PoisonError};
 use tidemill_env::{DiskLock, World};
 use tidemill_wire::chunk::crc32c;
 
-/// Longest key, in bytes: names of files end at 255.
+/// The longest key, in bytes: file names have at most 255.
 const KEY_BYTES_MAX: usize = 120;
 
-/// A file for each key.
+/// A backend with a file for each key.
 pub struct FileBackend {
     world: World,
     folder: PathBuf,
-    /// One commit at a time: they share the file that is renamed.
+    /// Allows one commit at a time: commits share the file that is renamed.
     commits: Mutex<()>,
     _lock: Box<dyn DiskLock>,
 }
 
 impl FileBackend {
-    /// Opens what is in a folder, or makes it.
+    /// Opens a folder, or creates it.
     ///
     /// # Errors
-    /// The disk's, or another has it open.
+    /// An error of the disk, or the folder is in use.
     pub fn open(world: &World, folder: &Path) -> Result<Self, BackendError> {
         let disk = &*world.disk;
         disk.create_dir_all(&folder.join("keys")).map_err(at(folder))?;
@@ -83,12 +84,12 @@ impl FileBackend {
     }
 }
 
-/// Of a value under its key: under another it is not good.
+/// The checksum of a value, valid only under its key.
 fn checksum(key: &[u8], value: &[u8]) -> u32 {
     crc32c(value).rotate_left(1) ^ crc32c(key)
 }
 
-/// The key that a file is named after.
+/// The key in the name of a file.
 fn key_of(path: &Path) -> Option<Vec<u8>> {
     let digits = path.file_name()?.to_str()?.strip_prefix('k')?;
     let pair = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();

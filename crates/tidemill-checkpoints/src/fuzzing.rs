@@ -11,8 +11,8 @@ pub use crate::checkpoints::fuzzing::{manifest, manifest_seeds, read_rows};
 
 const FOLDER: &str = "/data/checkpoints";
 
-/// A store with some files, an index and values behind it, on a disk of its own; and every value
-/// that was ever under a key.
+/// Writes a store with some files, an index and values behind it. Returns also every value that was
+/// ever under each key.
 fn written() -> (SimWorld, BTreeMap<Vec<u8>, Vec<Vec<u8>>>) {
     let sim = World::simulated(7);
     let mut values: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
@@ -44,11 +44,11 @@ fn open(world: &World) -> Result<(IndexedBackend, RecoveryReport), BackendError>
     IndexedBackend::open(world, Path::new(FOLDER), options)
 }
 
-/// The bytes as damage to the files of a store: it is not opened, or a value is refused, or it is
-/// one that was once put under that key.
+/// Takes the bytes as damage to the files of a store. It is not opened, or a value is refused, or
+/// the value was once put under that key.
 ///
-/// Damage is five bytes: which file, where (two bytes), what becomes of the byte there, and whether
-/// the file is cut there.
+/// A damage has five bytes: the file, the position (two bytes), the mask of the byte there, and 0
+/// to cut the file at that position.
 ///
 /// # Panics
 /// A value was never put under its key.

@@ -1,4 +1,5 @@
-//! Append-only files and an index in memory (`s4-checkpointing.txt` 3.4, figures 3.2 to 3.4).
+//! Append-only files and an index in memory (Vallés, "An Analysis of a Checkpointing Mechanism for
+//! a Distributed Stream Processing System", 3.4, figures 3.2 to 3.4).
 //!
 //! ```text
 //! FOLDER ┬ lock                    held while it is open
@@ -7,16 +8,15 @@
 //!
 //! commit ─▶ one append, one sync ─▶ index in memory ─ now and then ─▶ index on disk ─▶ files
 //!              ▲                                      without a live entry are removed
-//!              └─ what little is live in others is written again ◀──┘
+//!              └─ live entries of sparse files are written again ◀─────┘
 //! ```
 //!
-//! When it is opened the batches behind the index are read again: of a long one only its directory,
-//! unless it is the last. A batch that is not whole at the very end was never acknowledged, and is
-//! cut off; anything else that is wrong is damage, told and left as it is, in a value when that is
-//! read.
+//! Opening reads the batches behind the index: of a long batch only its directory, unless it is the
+//! last. An incomplete batch at the very end was never acknowledged and is cut off. All other
+//! damage is reported and left as it is; damage in a value shows when that is read.
 //!
-//! Invariants: a batch is begun when the one before it is durable; an index is durable before a
-//! file is removed that an earlier one needs.
+//! Invariants: a batch begins when the one before it is durable; a new index is durable before a
+//! file is removed that the old one needs.
 
 mod compaction;
 mod flush;
@@ -48,23 +48,23 @@ use tidemill_env::{DiskFile, DiskLock, DiskRead, Thread, World, has_no_room};
 use tidemill_types::ByteSize;
 use tidemill_wire::chunk::crc32c;
 
-/// Bytes that are read at once, at most.
+/// The most bytes of one read.
 const READ_TOGETHER_BYTES: usize = 2 << 20;
-/// Files that are kept open to be read from.
+/// The most files open for reading.
 const OPEN_FILES_MAX: usize = 256;
 
-/// How a backend of this kind is opened.
+/// The options of the indexed backend.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexedOptions {
-    /// A data file that is longer gets no more batches (default 64 MiB; an eighth of what is free on
-    /// the disk if that is less, and one MiB in any case).
+    /// The length in bytes at which a data file ends (default 64 MiB; an eighth of the free disk
+    /// space if that is less, but at least 1 MiB).
     pub file_bytes: ByteSize,
-    /// The index is flushed when so much was written since the last time: batches of so many bytes
-    /// are gone through after a crash (default 256 MiB). It is flushed before if a file's worth was
-    /// deleted, so that the room of it comes back, and when four files' worth was written where
-    /// files are shorter for want of room.
+    /// The bytes written between two flushes of the index (default 256 MiB); recovery reads at most
+    /// as many. The index is flushed earlier when a file's worth of bytes was deleted, so that
+    /// their space is freed, and after four files' worth where a full disk makes files shorter.
     pub flush_bytes: ByteSize,
-    /// A thread of its own flushes (default). Else only [`IndexedBackend::flush`] does.
+    /// True if a thread flushes in the background (default). Otherwise only
+    /// [`IndexedBackend::flush`] does.
     pub flush_in_background: bool,
 }
 
@@ -78,20 +78,21 @@ impl Default for IndexedOptions {
     }
 }
 
-/// What was found when a backend was opened.
+/// The result of opening a backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Batches behind the index.
+    /// The batches behind the index.
     pub batches: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub bytes: u64,
-    /// Bytes of them that were read again: where batches are long their values are not.
+    /// The bytes of them that were read: the values of long batches are not.
     pub read_bytes: u64,
-    /// A last batch that was not whole: its file, and the place where that was cut, in bytes.
+    /// The incomplete last batch, if there was one: its file, and the position in bytes at which
+    /// that was cut.
     pub cut: Option<(PathBuf, u64)>,
 }
 
-/// Append-only files and an index in memory.
+/// A backend of append-only files and an index in memory.
 pub struct IndexedBackend {
     store: Arc<IndexedStore>,
     thread: Mutex<Option<Box<dyn Thread>>>,
@@ -101,26 +102,26 @@ struct IndexedStore {
     world: World,
     folder: PathBuf,
     options: IndexedOptions,
-    /// A number of this store, in all its files.
+    /// The random number of this store, in all its files.
     id: u64,
     writer: Mutex<TailWriter>,
     index: RwLock<Index>,
-    /// Files that were read from.
+    /// The files open for reading.
     files: Mutex<BTreeMap<u64, Arc<dyn DiskRead>>>,
     flusher: Flusher,
     _lock: Box<dyn DiskLock>,
 }
 
-/// The end of the last file.
+/// The end of the last data file.
 struct TailWriter {
     file: Box<dyn DiskFile>,
     number: u64,
     length: u64,
-    /// Of the last batch.
+    /// The number of the last batch.
     sequence: u64,
-    /// The file is there after a power cut.
+    /// True once the name of the file is durable.
     is_named: bool,
-    /// Bytes since the last flush.
+    /// The bytes since the last flush.
     unflushed: u64,
     failed: bool,
 }
@@ -131,10 +132,11 @@ fn data_path(folder: &Path, number: u64) -> PathBuf {
 }
 
 impl IndexedBackend {
-    /// Opens what is in a folder, or makes it.
+    /// Opens a folder, or creates it.
     ///
     /// # Errors
-    /// The disk's; another has it open; or what is there is damaged. Nothing is changed then.
+    /// An error of the disk, the folder is in use, or its files are damaged. Nothing is changed
+    /// then.
     pub fn open(
         world: &World,
         folder: &Path,
@@ -152,15 +154,15 @@ impl IndexedBackend {
         Ok((Self { store, thread: Mutex::new(thread) }, opened))
     }
 
-    /// Writes the index down, and removes files that hold nothing any more. Commits go on meanwhile.
+    /// Writes the index, and removes files without live entries. Commits go on meanwhile.
     ///
     /// # Errors
-    /// The disk's; the index in force stays.
+    /// An error of the disk. The old index stays in force.
     pub fn flush(&self) -> Result<(), BackendError> {
         self.store.flush()
     }
 
-    /// Why the last flush in the background failed, if it did. It is tried again.
+    /// The error of the last background flush, if it failed. The flush is tried again.
     #[must_use]
     pub fn flush_failure(&self) -> Option<BackendError> {
         self.store.flusher.failure()
@@ -224,7 +226,7 @@ impl IndexedStore {
         done
     }
 
-    /// As [`Self::commit`], of a batch that is good and not empty.
+    /// As [`Self::commit`], for a valid batch that is not empty.
     fn commit_as(
         &self,
         writer: &mut TailWriter,
@@ -278,7 +280,7 @@ impl IndexedStore {
         Ok(())
     }
 
-    /// Puts the head and all checksums into a batch.
+    /// Fills in the head and all checksums of a batch.
     fn seal(&self, batch: &mut WriteBatch, head: &BatchHead, writer: &TailWriter) {
         let (bytes, entries) = batch.parts_mut();
         for at in entries {
@@ -292,7 +294,7 @@ impl IndexedStore {
         bytes[..BATCH_HEAD_BYTES].copy_from_slice(&head);
     }
 
-    /// Appends a sealed batch, durably, or leaves all as it was.
+    /// Appends a sealed batch, durably, or restores the old end of the file.
     fn write(&self, writer: &mut TailWriter, batch: &mut WriteBatch) -> Result<(), BackendError> {
         let path = data_path(&self.folder, writer.number);
         if let Err(error) = writer.file.append_direct(batch.parts_mut().0) {
@@ -312,7 +314,7 @@ impl IndexedStore {
         Ok(())
     }
 
-    /// Goes on in a new file.
+    /// Begins a new data file.
     fn begin_file(&self, writer: &mut TailWriter) -> Result<(), BackendError> {
         let number = writer.number + 1;
         writer.file = make_file(&self.world, &self.folder, self.id, number)?;
@@ -335,7 +337,7 @@ impl IndexedStore {
         Ok(found.is_some())
     }
 
-    /// Reads values that were written one behind the other with one read, as far as that goes.
+    /// Reads neighbouring values with one read where possible.
     fn read_all(
         &self,
         mut keys: &[Vec<u8>],
@@ -355,8 +357,8 @@ impl IndexedStore {
         Ok(true)
     }
 
-    /// The places of the first of these keys that stand one behind the other in a file, some
-    /// megabytes at most.
+    /// The positions of the first of these keys that are neighbours in a file, up to some
+    /// megabytes.
     fn together(&self, keys: &[Vec<u8>]) -> Vec<EntryPlace> {
         let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
         let (mut places, mut bytes): (Vec<EntryPlace>, usize) = (Vec::new(), 0);
@@ -399,7 +401,7 @@ impl IndexedStore {
         })
     }
 
-    /// What `read` makes of the place of a key; none if there is no such key.
+    /// Applies `read` to the position of a key; none if there is no such key.
     fn find<T>(
         &self,
         key: &[u8],
@@ -423,14 +425,14 @@ impl IndexedStore {
         Ok(None)
     }
 
-    /// The value that stands there.
+    /// Reads the value of an entry.
     fn value_at(&self, key: &[u8], place: EntryPlace) -> Result<Bytes, BackendError> {
         let mut entry = vec![0; place.bytes()];
         self.read_at(key, place, &mut entry)?;
         Ok(Bytes::from(entry).slice(place.bytes() - place.value_bytes as usize..))
     }
 
-    /// Reads and checks the entry that stands there, all of it.
+    /// Reads and checks a whole entry.
     fn read_at(&self, key: &[u8], place: EntryPlace, entry: &mut [u8]) -> Result<(), BackendError> {
         let path = data_path(&self.folder, place.file);
         let file = self.file(place.file).map_err(at(&path))?;
@@ -438,7 +440,7 @@ impl IndexedStore {
         self.check(key, place, &entry[..count])
     }
 
-    /// Whether what was read there is the entry of this key.
+    /// Checks that the bytes are the entry of this key.
     fn check(&self, key: &[u8], place: EntryPlace, entry: &[u8]) -> Result<(), BackendError> {
         let found = write_batch::entry(entry, 0).filter(|it| it.key == key);
         if found.is_none_or(|it| it.bytes() != place.bytes())
@@ -465,7 +467,7 @@ impl IndexedStore {
     }
 }
 
-/// A data file with a head and nothing in it; not durable yet.
+/// Creates a data file with a head only; not durable yet.
 fn make_file(
     world: &World,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! ValueBuffer that are read one behind the other, into memory that is used again.
+//! A buffer of values that are read one behind the other, and whose memory is reused.
 //!
 //! ```text
 //! head key value₀            head key value₁
@@ -8,22 +8,22 @@
 //! └────────┴──────────────────┴──────────────────┘   the value before it ends
 //! ```
 //!
-//! A state of gigabytes is read by the slice, and each takes a few megabytes: new memory for each of
-//! them costs as much as reading it.
+//! A state of gigabytes is read slice by slice, a few megabytes each. New memory for each slice
+//! would cost as much as reading it.
 
-/// ValueBuffer without anything between them.
+/// Values without gaps between them.
 #[derive(Debug, Default)]
 pub struct ValueBuffer {
-    /// Longer than what is in it: room that was written once need not be written again.
+    /// The memory. It may be longer than the content, so that old memory is not zeroed again.
     bytes: Vec<u8>,
     from: usize,
     to: usize,
-    /// What stands where the head of an entry is to be.
+    /// A copy of the bytes that the head of an entry overwrites.
     aside: Vec<u8>,
 }
 
 impl ValueBuffer {
-    /// Forgets what is there; memory is kept.
+    /// Removes all values and keeps the memory.
     pub fn clear(&mut self) {
         (self.from, self.to) = (0, 0);
     }
@@ -40,11 +40,11 @@ impl ValueBuffer {
         self.to += value.len();
     }
 
-    /// Adds the value of an entry, which `read` reads and checks: `head_bytes`, which are not part
-    /// of the value, and `value_bytes`.
+    /// Adds the value of an entry, which `read` reads and checks: `head_bytes`, which are not kept,
+    /// then `value_bytes`.
     ///
     /// # Errors
-    /// That of `read`; nothing is added then.
+    /// The error of `read`. Nothing is added then.
     pub(crate) fn add_entry<E>(
         &mut self,
         (head_bytes, value_bytes): (usize, usize),
@@ -67,11 +67,11 @@ impl ValueBuffer {
         Ok(())
     }
 
-    /// Adds the values of entries that stand one behind the other, which `read` reads and checks: of
-    /// each the bytes before its value, and those of its value.
+    /// Adds the values of neighbouring entries, which `read` reads and checks. Each entry has the
+    /// bytes before its value, and those of its value.
     ///
     /// # Errors
-    /// That of `read`; nothing is added then.
+    /// The error of `read`. Nothing is added then.
     pub(crate) fn add_entries<E>(
         &mut self,
         entries: &[(usize, usize)],
@@ -87,7 +87,7 @@ impl ValueBuffer {
         Ok(())
     }
 
-    /// Room for so many bytes behind what is there; what is in it is anything.
+    /// Makes room behind the values. Its content is undefined.
     fn room_for(&mut self, count: usize) -> &mut [u8] {
         let end = self.to + count;
         if self.bytes.len() < end {

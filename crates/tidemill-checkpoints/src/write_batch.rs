@@ -5,42 +5,42 @@
 //!         └ begins at a page, as a file takes it past the system's cache
 //! ```
 //!
-//! Its bytes are those that an append-only file gets ([`crate::IndexedBackend`]), in one piece: what
-//! is long is written where it is put, and goes to the disk from there.
+//! Its bytes are those of an append-only file ([`crate::IndexedBackend`]), in one piece: a long
+//! value is written once, where the disk reads it.
 
 use crate::BackendError;
 use std::ops::Range;
 use tidemill_env::AlignedBuffer;
 
-/// Longest key, in bytes.
+/// The longest key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 1 << 20;
-/// Longest value, in bytes.
+/// The longest value, in bytes.
 pub(crate) const VALUE_BYTES_MAX: usize = 1 << 30;
-/// What stands before the entries of a batch; filled in by who writes it.
+/// The bytes before the entries of a batch, filled in by the backend.
 pub(crate) const BATCH_HEAD_BYTES: usize = 40;
-/// What stands before the key of an entry: checksum, length of the key, length of the value.
+/// The bytes before the key of an entry: checksum, length of the key, length of the value.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 12;
-/// In place of the value's length: the key is deleted.
+/// The value length of a deletion.
 pub(crate) const DELETED: u32 = u32::MAX;
 
-/// Changes that are committed together. Its memory is used again.
+/// Changes that are committed together. The memory is reused.
 #[derive(Clone, Debug)]
 pub struct WriteBatch {
-    /// Room for the head of a batch, then the entries, but for their checksums.
+    /// Room for the head of the batch, then the entries without their checksums.
     bytes: AlignedBuffer,
-    /// Where each entry begins in `bytes`.
+    /// The start of each entry in `bytes`.
     entries: Vec<usize>,
-    /// What cannot be written.
+    /// The error of a change that no backend takes.
     refused: Option<BackendError>,
 }
 
 /// One change of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchEntry<'a> {
-    /// Where it begins in the batch, in bytes.
+    /// Its position in the batch, in bytes.
     pub(crate) at: usize,
     pub(crate) key: &'a [u8],
-    /// None: the key is deleted.
+    /// The value; none for a deletion.
     pub(crate) value: Option<&'a [u8]>,
 }
 
@@ -60,8 +60,8 @@ impl WriteBatch {
         }
     }
 
-    /// Puts a value of so many bytes under a key; gives back where it is to be written, among
-    /// [`Self::bytes_mut`], if it can be.
+    /// Puts a value of `value_bytes` under a key, and returns its range in [`Self::bytes_mut`],
+    /// which the caller fills; none if it is refused.
     pub(crate) fn put_room(&mut self, key: &[u8], value_bytes: usize) -> Option<Range<usize>> {
         if value_bytes > VALUE_BYTES_MAX {
             let (bytes, max) = (value_bytes, VALUE_BYTES_MAX);
@@ -71,12 +71,12 @@ impl WriteBatch {
         self.add(key, value_bytes as u32).then(|| self.bytes.grow(value_bytes))
     }
 
-    /// Deletes a key. One that is not there stays so.
+    /// Deletes a key. A missing key is no error.
     pub fn delete(&mut self, key: &[u8]) {
         self.add(key, DELETED);
     }
 
-    /// Adds an entry, but for its value; whether it can be.
+    /// Adds an entry without its value. Returns false if it is refused.
     fn add(&mut self, key: &[u8], value_bytes: u32) -> bool {
         if key.len() > KEY_BYTES_MAX {
             let (bytes, max) = (key.len(), KEY_BYTES_MAX);
@@ -91,40 +91,40 @@ impl WriteBatch {
         true
     }
 
-    /// Number of changes.
+    /// The count of changes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing would be changed.
+    /// Returns true if there is no change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What it would take in a file, in bytes.
+    /// Its length in a file, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes all changes out.
+    /// Removes all changes.
     pub fn clear(&mut self) {
         self.bytes.truncate(BATCH_HEAD_BYTES);
         self.entries.clear();
         self.refused = None;
     }
 
-    /// Whether it can be written.
+    /// Checks that it can be written.
     ///
     /// # Errors
-    /// A key or a value was longer than any backend takes.
+    /// A key or a value is longer than any backend takes.
     pub fn check(&self) -> Result<(), BackendError> {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// The changes, in their order: each key, and its value; none: the key is deleted.
+    /// The changes in order: each key, and its value or none for a deletion.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&[u8]>)> {
         self.entries().map(|entry| (entry.key, entry.value))
     }
@@ -134,13 +134,13 @@ impl WriteBatch {
         self.entries.iter().map(|at| entry(&self.bytes, *at).expect("as it was added"))
     }
 
-    /// Adds bytes behind the entries, and zeros behind them.
+    /// Appends a directory and zeros.
     pub(crate) fn close(&mut self, more: &[u8], zeros: usize) {
         self.bytes.extend_from_slice(more);
         self.bytes.extend_zeros(zeros);
     }
 
-    /// As it was before [`Self::close`], of so many bytes.
+    /// Undoes [`Self::close`], back to this length.
     pub(crate) fn open(&mut self, bytes: usize) {
         self.bytes.truncate(bytes);
     }
@@ -151,13 +151,13 @@ impl WriteBatch {
         &mut self.bytes
     }
 
-    /// All bytes, and where the entries begin in them.
+    /// All bytes, and the start of each entry.
     pub(crate) fn parts_mut(&mut self) -> (&mut [u8], &[usize]) {
         (&mut self.bytes, &self.entries)
     }
 }
 
-/// The entry that stands there, unchecked; none if it goes beyond the end.
+/// The entry at `at`, with an unchecked checksum; none if it exceeds the end.
 pub(crate) fn entry(bytes: &[u8], at: usize) -> Option<BatchEntry<'_>> {
     let head = bytes.get(at..at + ENTRY_HEAD_BYTES)?;
     let number = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
@@ -175,7 +175,7 @@ pub(crate) fn entry(bytes: &[u8], at: usize) -> Option<BatchEntry<'_>> {
 }
 
 impl BatchEntry<'_> {
-    /// How long it is, in bytes.
+    /// Its length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         ENTRY_HEAD_BYTES + self.key.len() + self.value.map_or(0, <[u8]>::len)
     }

@@ -8,7 +8,7 @@ impl Checkpoints {
     /// graph; the runs of other stages are dropped. Durable with [`Self::confirm`].
     ///
     /// # Errors
-    /// There is none of this number.
+    /// There is no checkpoint of this number.
     pub fn go_on(
         &mut self,
         number: u64,
@@ -29,7 +29,7 @@ impl Checkpoints {
     /// earlier life.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// There is no checkpoint of this number.
     pub fn begin_from(
         &mut self,
         number: u64,

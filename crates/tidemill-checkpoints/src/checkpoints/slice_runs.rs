@@ -26,7 +26,7 @@ pub struct LoadedRuns {
 }
 
 impl LoadedRuns {
-    /// What they say, the oldest first.
+    /// The bytes of the runs, the oldest first.
     #[must_use]
     pub fn get(&self) -> Vec<&[u8]> {
         self.runs[..self.count].iter().map(ValueBuffer::get).collect()
@@ -38,29 +38,29 @@ impl SliceRuns {
         Self { backend: Arc::clone(backend), runs: runs.to_vec() }
     }
 
-    /// Whether there are none.
+    /// Returns true if the slice has no runs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Bytes of their entries.
+    /// The bytes of their entries.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.runs.iter().fold(0, |sum, run| sum.saturating_add(run.bytes))
     }
 
-    /// What they say, the oldest first.
+    /// The bytes of the runs, the oldest first.
     ///
     /// # Errors
-    /// The backend's, or one of them is not there.
+    /// An error of the backend, or a missing run.
     pub fn read(&self) -> Result<LoadedRuns, CheckpointError> {
         let mut read = LoadedRuns::default();
         self.read_into(&mut read)?;
         Ok(read)
     }
 
-    /// As [`Self::read`], in place of what was read before.
+    /// As [`Self::read`], but replaces the content of `read`.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -86,7 +86,7 @@ impl SliceRuns {
 }
 
 impl RunRef {
-    /// What is under one of its keys.
+    /// Reads one of its parts.
     pub(super) fn part(&self, backend: &dyn Backend, part: u64) -> Result<Bytes, CheckpointError> {
         backend.get(&self.key(part))?.ok_or_else(|| self.is_missing())
     }

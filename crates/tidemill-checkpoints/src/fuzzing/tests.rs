@@ -30,7 +30,8 @@ fn run() -> Vec<u8> {
         delta.within(&[part], |delta| {
             for row in 0..300 {
                 delta.put_row(row, |out| {
-                    out.resize(40 + usize::from(part) * (row as usize / 100), part);
+                    let bytes = 40 + usize::from(part) * (row as usize / 100);
+                    out.extend(std::iter::repeat_n(part, bytes));
                     true
                 });
             }

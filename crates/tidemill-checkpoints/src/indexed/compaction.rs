@@ -1,7 +1,7 @@
-//! Files of which little is live are emptied: that is written again at the end, and the next flush
-//! removes them.
+//! Compaction: the live entries of sparse files are written again at the end, and the next flush
+//! removes those files.
 //!
-//! Invariant: a key that was changed meanwhile keeps its change.
+//! Invariant: a change made during compaction is kept.
 
 use super::{
     FILE_HEAD_BYTES, IndexedStore, data_path, format::EntryPlace, read_window::ReadWindow,
@@ -13,17 +13,17 @@ use std::{
     sync::PoisonError,
 };
 
-/// A file is emptied when at most a fourth of it is live.
+/// The divisor of the live share: a file is compacted when at most a fourth of it is live.
 const LIVE_SHARE: u64 = 4;
-/// Bytes that are written again in one batch: commits wait for its append and its sync.
+/// The bytes rewritten in one batch: commits wait for its append and its sync.
 const BATCH_BYTES: usize = 8 << 20;
-/// Bytes that are read together: what is live stands close enough, and nobody reads the rest again.
+/// The bytes read together: live entries are close enough, and the rest is not read again.
 const WINDOW_BYTES: usize = 1 << 20;
 
 impl IndexedStore {
-    /// Empties some of the files below `until`, of which so many bytes are `live`: what is written
-    /// again is at most one file long, and what is read for it half as long as what was written
-    /// since the last time, so that commits keep the most of the disk.
+    /// Compacts some of the files below `until`; `live` has the live bytes of each. Rewrites at
+    /// most one file's worth, and reads at most half of the bytes written since the last time, so
+    /// that commits keep most of the disk's bandwidth.
     pub(super) fn compact(
         &self,
         live: &BTreeMap<u64, u64>,
@@ -62,7 +62,7 @@ impl IndexedStore {
         Ok(())
     }
 
-    /// Writes entries at the end, but for those that are somewhere else already.
+    /// Writes entries at the end, except those that have moved meanwhile.
     pub(super) fn write_again(
         &self,
         entries: &[(Vec<u8>, EntryPlace)],

@@ -1,5 +1,5 @@
-//! The index is written down now and then, so that less is read again after a crash; files that
-//! nothing points into any more are removed then.
+//! Writing the index from time to time, so that recovery reads less, and removing files without
+//! live entries.
 
 use super::{
     IndexedStore, data_path,
@@ -13,17 +13,17 @@ use tidemill_env::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 pub(super) const INDEX: &str = "index";
 const INDEX_NEW: &str = "index.new";
-/// A flush that is made for what it frees frees so many times what it writes.
+/// The freed bytes per byte of index at which a flush is worth its cost.
 const FREED_PER_INDEX: u64 = 8;
-/// A file gets no more than this part of what is free on the disk.
+/// The divisor of the free disk space that limits a file.
 const FREE_SHARE: u64 = 8;
-/// But as much as this.
+/// The least limit of a file.
 const FILE_BYTES_MIN: u64 = 1 << 20;
 
-/// Tells the thread that flushes what to do.
+/// The requests to the flush thread, and its result.
 #[derive(Default)]
 pub(super) struct Flusher {
-    /// One flush at a time.
+    /// Allows one flush at a time.
     one: Mutex<()>,
     state: Mutex<FlushState>,
     wake: Condvar,
@@ -41,7 +41,7 @@ impl Flusher {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the index flushed soon.
+    /// Requests a flush.
     pub(super) fn want(&self) {
         let mut state = self.state();
         if !state.wanted {
@@ -50,7 +50,7 @@ impl Flusher {
         }
     }
 
-    /// Whether a flush is wanted, which the caller makes.
+    /// Takes the request of a flush, which the caller then makes.
     #[cfg(test)]
     pub(super) fn take_wanted(&self) -> bool {
         std::mem::take(&mut self.state().wanted)
@@ -67,8 +67,8 @@ impl Flusher {
 }
 
 impl IndexedStore {
-    /// Has the index flushed, if so much was written, or is free in files, that it is worth it. Files
-    /// have `file_bytes` at most now.
+    /// Requests a flush if enough bytes were written, or are free in files. Files have at most
+    /// `file_bytes` now.
     pub(super) fn flush_if_due(&self, (unflushed, file_bytes): (u64, u64), index: &Index) {
         let freed_bytes = index.freed_bytes();
         let is_much_free =
@@ -82,14 +82,14 @@ impl IndexedStore {
         }
     }
 
-    /// A data file that is longer gets no more batches: where the disk is nearly full, what is dead in
-    /// files must not be what fills it.
+    /// The length at which a data file ends. On a nearly full disk it is short, so that dead
+    /// entries do not fill the disk.
     pub(super) fn file_bytes_max(&self) -> u64 {
         let free = self.world.disk.space(&self.folder).map_or(u64::MAX, |it| it.free_bytes);
         self.options.file_bytes.0.min((free / FREE_SHARE).max(FILE_BYTES_MIN))
     }
 
-    /// What the thread does.
+    /// The loop of the flush thread.
     pub(super) fn flush_until_closed(&self) {
         loop {
             let mut state = self.flusher.state();
@@ -133,7 +133,7 @@ impl IndexedStore {
     }
 }
 
-/// Puts an index in force, durably.
+/// Replaces the index file, durably.
 pub(super) fn put_index(
     world: &World,
     folder: &Path,
@@ -151,7 +151,7 @@ pub(super) fn put_index(
     world.disk.sync_dir(folder).map_err(at(folder))
 }
 
-/// The numbers of the data files that are there, ascending.
+/// The numbers of the data files, ascending.
 pub(super) fn numbers(world: &World, folder: &Path) -> Result<Vec<u64>, BackendError> {
     let names = world.disk.list(folder).map_err(at(folder))?;
     let number = |path: &std::path::PathBuf| {

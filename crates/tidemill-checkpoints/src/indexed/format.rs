@@ -1,4 +1,4 @@
-//! Bytes of data files and of the index.
+//! The encoding of data files and of the index.
 //!
 //! ```text
 //! data file   head ┬ batch: head, entries, directory if it is long, zeros
@@ -8,9 +8,9 @@
 //! index       head, entries in the order of their keys: place, key; checksum
 //! ```
 //!
-//! Numbers are little endian. Checksums of batches and entries are CRC-32C, XORed with a number
-//! that stands for the store, the file and the place: what stands elsewhere is not good there. That
-//! of a directory is in the head of its batch.
+//! Numbers are little endian. The checksums of batches and entries are CRC-32C, XORed with a number
+//! derived from the store, the file and the position, so that bytes are valid only at their own
+//! place. The checksum of a directory is in the head of its batch.
 
 use crate::write_batch::{self, BATCH_HEAD_BYTES, DELETED, ENTRY_HEAD_BYTES};
 use tidemill_wire::chunk::crc32c;
@@ -20,25 +20,25 @@ const BATCH_MAGIC: [u8; 4] = *b"TMsb";
 const INDEX_MAGIC: [u8; 4] = *b"TMsi";
 const VERSION: u32 = 1;
 
-/// The head of a data file.
+/// The bytes of the head of a data file.
 pub(crate) const FILE_HEAD_BYTES: usize = 32;
-/// The head of the index.
+/// The bytes of the head of the index.
 pub(crate) const INDEX_HEAD_BYTES: usize = 48;
-/// What stands before the key of an entry of the index.
+/// The bytes before the key of an index entry.
 pub(crate) const INDEX_ENTRY_BYTES: usize = 24;
-/// Batches begin at multiples of this.
+/// The alignment of batches.
 pub(crate) const ALIGN: usize = 8;
-/// Batches with so many bytes of entries have a directory, and end at a multiple of a page: whoever
-/// opens the store reads no values, and what is written next has no page in the system's cache.
+/// The bytes of entries from which a batch has a directory and ends at a page. Recovery then reads
+/// no values, and later appends share no page with it in the system's cache.
 pub(crate) const LONG_BYTES: usize = if cfg!(test) { 400 } else { 512 << 10 };
-/// See there.
+/// The page size that such batches end at.
 pub(crate) const PAGE_BYTES: usize = if cfg!(test) { 64 } else { 4096 };
-/// A directory is not worth its bytes if those of the entries are not so many times as many.
+/// The least factor between the bytes of entries and those of their directory.
 const DIRECTORY_SHARE: usize = 4;
-/// What stands before the key of an entry of a directory.
+/// The bytes before the key of a directory entry.
 const DIRECTORY_ENTRY_BYTES: usize = 8;
 
-/// Where an entry stands, and how long its parts are.
+/// The position of an entry, and the lengths of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryPlace {
     pub(crate) file: u64,
@@ -48,37 +48,37 @@ pub(crate) struct EntryPlace {
 }
 
 impl EntryPlace {
-    /// How long the entry is, in bytes.
+    /// The length of the entry in bytes.
     pub(crate) fn bytes(&self) -> usize {
         ENTRY_HEAD_BYTES + self.key_bytes as usize + self.value_bytes as usize
     }
 }
 
-/// What a batch says of itself.
+/// The head of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHead {
     pub(crate) count: u32,
-    /// Batches of a store are numbered from 1.
+    /// The number of the batch within its store, from 1.
     pub(crate) sequence: u64,
-    /// Length of its entries, in bytes.
+    /// The length of its entries in bytes.
     pub(crate) bytes: u64,
-    /// Length of its directory, in bytes; 0: it has none.
+    /// The length of its directory in bytes; 0 if it has none.
     pub(crate) directory_bytes: u32,
     pub(crate) directory_checksum: u32,
-    /// Zeros behind them; at least up to a multiple of [`ALIGN`].
+    /// The zeros behind them, at least up to a multiple of [`ALIGN`].
     pub(crate) zeros: u32,
 }
 
-/// Everything up to here is in the index.
+/// The end of the batches that the index covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Covered {
     pub(crate) file: u64,
     pub(crate) position: u64,
-    /// The last batch.
+    /// The number of the last batch.
     pub(crate) sequence: u64,
 }
 
-/// A number that stands for a place.
+/// The number derived from a place.
 fn seal(store: u64, file: u64, position: u64) -> u32 {
     let mut random = tidemill_env::Random::new(store ^ file.rotate_left(40) ^ position);
     random.next() as u32
@@ -119,7 +119,7 @@ impl BatchHead {
         head
     }
 
-    /// None: no batch begins here.
+    /// Decodes a head; none if no batch begins here.
     pub(crate) fn decode(bytes: &[u8], store: u64, file: u64, position: u64) -> Option<Self> {
         let head = bytes.get(..BATCH_HEAD_BYTES)?;
         let is_good = head[..4] == BATCH_MAGIC
@@ -134,7 +134,7 @@ impl BatchHead {
         })
     }
 
-    /// Where the batch ends that begins at `position`; none if there is no such place.
+    /// The end of the batch that begins at `position`; none if the sum overflows.
     pub(crate) fn end(&self, position: u64) -> Option<u64> {
         let start = position.checked_add(BATCH_HEAD_BYTES as u64)?.checked_add(self.bytes)?;
         let end = start.checked_add(u64::from(self.directory_bytes) + u64::from(self.zeros))?;
@@ -142,7 +142,7 @@ impl BatchHead {
     }
 }
 
-/// The directory of a batch with these entries; empty if it is better without.
+/// Makes the directory of a batch; empty if it is not worth its bytes.
 pub(crate) fn directory<'a>(
     entries: impl Iterator<Item = write_batch::BatchEntry<'a>> + Clone,
 ) -> Vec<u8> {
@@ -161,8 +161,7 @@ pub(crate) fn directory<'a>(
     directory
 }
 
-/// The keys and places that a directory tells of, in a batch whose entries begin at `start`; none if
-/// it is not the one that was written.
+/// Decodes a directory, of a batch whose entries begin at `start`; none if it is damaged.
 pub(crate) fn read_directory<'a>(
     directory: &'a [u8],
     head: &BatchHead,
@@ -189,26 +188,26 @@ pub(crate) fn read_directory<'a>(
     is_whole.then_some(places)
 }
 
-/// The checksum of an entry, which is in its first four bytes; `entry` is all of it.
+/// The checksum of an entry, which its first four bytes store.
 pub(crate) fn entry_checksum(entry: &[u8], store: u64, file: u64, position: u64) -> u32 {
     crc32c(&entry[4..]) ^ seal(store, file, position)
 }
 
-/// Whether these bytes are the entry that was written there.
+/// Returns true if the bytes are an undamaged entry of this place.
 pub(crate) fn is_good_entry(entry: &[u8], store: u64, file: u64, position: u64) -> bool {
     entry.len() >= ENTRY_HEAD_BYTES
         && u32_at(entry, 0) == entry_checksum(entry, store, file, position)
 }
 
-/// The index as it is written: entries are added in the order of their keys.
+/// A writer of the index. Entries come in the order of their keys.
 pub(crate) struct IndexWriter {
     bytes: Vec<u8>,
-    /// Where they begin.
+    /// The start of each entry.
     entries: Vec<u64>,
 }
 
 impl IndexWriter {
-    /// With room for so many entries of so many bytes.
+    /// Reserves memory for entries and their bytes.
     pub(crate) fn new(count: usize, bytes: usize) -> Self {
         let mut head = Vec::with_capacity(bytes + INDEX_HEAD_BYTES + 4);
         head.resize(INDEX_HEAD_BYTES, 0);
@@ -224,7 +223,7 @@ impl IndexWriter {
         self.bytes.extend_from_slice(key);
     }
 
-    /// The bytes, and where the entries begin in them.
+    /// The bytes, and the start of each entry.
     pub(crate) fn finish(mut self, store: u64, covered: Covered) -> (Vec<u8>, Vec<u64>) {
         let head = &mut self.bytes[..INDEX_HEAD_BYTES];
         head[..4].copy_from_slice(&INDEX_MAGIC);
@@ -240,14 +239,14 @@ impl IndexWriter {
     }
 }
 
-/// What an index says, and where its entries begin.
+/// A decoded index head, and the start of each entry.
 pub(crate) struct IndexRead {
     pub(crate) store: u64,
     pub(crate) covered: Covered,
     pub(crate) entries: Vec<u64>,
 }
 
-/// Reads an index; why it cannot be, if so.
+/// Decodes an index.
 pub(crate) fn read_index(bytes: &[u8]) -> Result<IndexRead, &'static str> {
     let end = bytes.len().checked_sub(4).filter(|end| *end >= INDEX_HEAD_BYTES);
     let end = end.ok_or("it is too short")?;
@@ -281,7 +280,7 @@ pub(crate) fn read_index(bytes: &[u8]) -> Result<IndexRead, &'static str> {
     Ok(IndexRead { store: u64_at(bytes, 8), covered, entries })
 }
 
-/// The entry of an index that begins there.
+/// The index entry that begins at `at`.
 pub(crate) fn index_entry(bytes: &[u8], at: u64) -> (&[u8], EntryPlace) {
     let at = at as usize;
     let place = EntryPlace {

@@ -1,10 +1,10 @@
-//! Keys and where their values stand: what was flushed, sorted; and what came since, hashed.
+//! The index in memory: flushed keys are sorted, recent ones are hashed.
 //!
 //! ```text
 //! look for a key:   recent ─▶ frozen (being flushed) ─▶ base (as it is in the file)
 //! ```
 //!
-//! Invariant: what is found first is the latest.
+//! Invariant: the first hit is the latest.
 
 use super::format::{Covered, EntryPlace, INDEX_ENTRY_BYTES, IndexWriter, index_entry, read_index};
 use crate::write_batch::DELETED;
@@ -16,21 +16,21 @@ use std::{
     sync::Arc,
 };
 
-/// So many times what it has room for, a table grows at most, however many keys are to be expected:
-/// those to come may be the same ones.
+/// The factor by which a table grows at most, however many keys are expected: the next keys may
+/// repeat earlier ones.
 const GROWTH_MAX: u128 = 16;
-/// But for so many keys room is made at once if they are expected: that is some megabytes, most of
-/// which nobody touches if they do not come, and to move what is there costs more.
+/// The expected keys for which memory is reserved at once. That is some megabytes, mostly untouched
+/// if the keys do not come, and growing step by step costs more.
 const ROOM_AT_ONCE: u128 = 1 << 20;
 
-/// The index as it stands in its file.
+/// The index as in its file.
 pub(crate) struct IndexBase {
     bytes: Vec<u8>,
-    /// Where each entry begins, in the order of the keys.
+    /// The start of each entry, in the order of the keys.
     entries: Vec<u64>,
 }
 
-/// Changes since, each key once.
+/// The changes since the last flush, each key once.
 pub(crate) struct RecentKeys {
     table: HashTable<TagSlot>,
     slots: Vec<RecentEntry>,
@@ -38,14 +38,14 @@ pub(crate) struct RecentKeys {
     hasher: FixedState,
 }
 
-/// Where a slot is found: with a part of the key's hash, so that the table grows without a look at
-/// slots and keys.
+/// A slot of the hash table: a part of the key's hash, so that the table grows without reading
+/// keys, and the number of the entry.
 struct TagSlot {
     tag: u32,
     slot: u32,
 }
 
-/// As narrow as it can be: memory that is used for the first time is most of what opening takes.
+/// A changed key. It is narrow, because first use of memory is most of the time of recovery.
 struct RecentEntry {
     key_at: u64,
     key_bytes: u32,
@@ -80,18 +80,18 @@ impl TagSlot {
     }
 }
 
-/// All of it.
+/// The whole index.
 pub(crate) struct Index {
     base: Arc<IndexBase>,
-    /// What is being flushed, and up to where that goes.
+    /// The changes that are being flushed, and the end of their batches.
     frozen: Option<(Arc<RecentKeys>, Covered)>,
     recent: RecentKeys,
-    /// Bytes of what was deleted since the last flush.
+    /// The bytes deleted since the last flush.
     freed_bytes: u64,
 }
 
 impl IndexBase {
-    /// Takes a file's bytes; why they are none of an index, if so.
+    /// Decodes the bytes of a file.
     pub(crate) fn read(bytes: Vec<u8>) -> Result<(Self, u64, Covered), &'static str> {
         let read = read_index(&bytes)?;
         let base = Self { bytes, entries: read.entries };
@@ -101,13 +101,13 @@ impl IndexBase {
         Ok((base, read.store, read.covered))
     }
 
-    /// Of a store that holds nothing.
+    /// The index of an empty store.
     pub(crate) fn empty(store: u64, covered: Covered) -> Self {
         let (bytes, entries) = IndexWriter::new(0, 0).finish(store, covered);
         Self { bytes, entries }
     }
 
-    /// As it stands in its file.
+    /// The index as in its file.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -121,13 +121,13 @@ impl IndexBase {
         self.entries.iter().map(|at| index_entry(&self.bytes, *at))
     }
 
-    /// Entries from the first that is not before `from`.
+    /// The entries from the first key that is not before `from`.
     fn from(&self, from: &[u8]) -> impl Iterator<Item = (&[u8], EntryPlace)> {
         let first = self.entries.partition_point(|at| index_entry(&self.bytes, *at).0 < from);
         self.entries[first..].iter().map(|at| index_entry(&self.bytes, *at))
     }
 
-    /// The files that hold something, and how many bytes of it.
+    /// The files with live entries, and the live bytes of each.
     pub(crate) fn files(&self) -> BTreeMap<u64, u64> {
         let mut files = BTreeMap::new();
         for (_, place) in self.iter() {
@@ -136,7 +136,7 @@ impl IndexBase {
         files
     }
 
-    /// What these files hold.
+    /// The live entries of these files.
     pub(crate) fn within(&self, files: &BTreeSet<u64>) -> Vec<(Vec<u8>, EntryPlace)> {
         let inside = self.iter().filter(|(_, place)| files.contains(&place.file));
         inside.map(|(key, place)| (key.to_vec(), place)).collect()
@@ -149,7 +149,7 @@ impl RecentKeys {
         Self { table: HashTable::new(), slots: Vec::new(), keys: Vec::new(), hasher }
     }
 
-    /// Without entries, and with room for as many.
+    /// An empty table with the same capacity.
     fn emptied(&self) -> Self {
         Self {
             table: HashTable::with_capacity(self.slots.len()),
@@ -182,8 +182,8 @@ impl RecentKeys {
         }
     }
 
-    /// Makes room for `more` keys; if there is none, for as many as there will be at the end of
-    /// `all` bytes, if they go on as the first `read` of them, within bounds.
+    /// Makes room for `more` keys. A table that must grow reserves for the keys expected at the end
+    /// of `all` bytes, judging from the first `read` of them, within bounds.
     fn make_room(&mut self, more: usize, (read, all): (u64, u64)) {
         let held = self.slots.len();
         if self.table.capacity() - self.table.len() >= more {
@@ -209,12 +209,13 @@ impl RecentKeys {
         found.map(|it| it.slot as usize)
     }
 
-    /// The place, or that it was deleted; none if nothing was said of the key.
+    /// The latest change of a key: its place, or `Some(None)` for a deletion; none if it did not
+    /// change.
     fn get(&self, key: &[u8]) -> Option<Option<EntryPlace>> {
         self.find(self.tag(key), key).map(|slot| self.slots[slot].place())
     }
 
-    /// What was said of keys that begin so, in their order.
+    /// The changes of keys with this prefix, in their order.
     fn sorted(&self, prefix: &[u8]) -> Vec<(&[u8], Option<EntryPlace>)> {
         let changes = self.slots.iter().map(|slot| self.change(slot));
         let mut all: Vec<_> = changes.filter(|(key, _)| key.starts_with(prefix)).collect();
@@ -226,7 +227,7 @@ impl RecentKeys {
         (self.key_of(slot), slot.place())
     }
 
-    /// All slots in the order of their keys.
+    /// All entries in the order of their keys.
     fn in_order(&self) -> Vec<u32> {
         let mut slots: Vec<u32> = (0..self.slots.len() as u32).collect();
         let key = |slot: &u32| self.key_of(&self.slots[*slot as usize]);
@@ -249,18 +250,18 @@ impl Index {
         self.recent.set(key, place);
     }
 
-    /// Makes room for `more` keys that are about to be set, of a store that is being opened; `read` of
-    /// `all` bytes behind the index have said what is set already.
+    /// Makes room for `more` keys during recovery, which has read `read` of `all` bytes behind the
+    /// index.
     pub(crate) fn make_room(&mut self, more: usize, read_of_all: (u64, u64)) {
         self.recent.make_room(more, read_of_all);
     }
 
-    /// Bytes of what was deleted since the last flush: files hold them until the next one.
+    /// The bytes deleted since the last flush. Files hold them until the next one.
     pub(crate) fn freed_bytes(&self) -> u64 {
         self.freed_bytes
     }
 
-    /// How long the index was in its file, in bytes.
+    /// The length of the index file in bytes.
     pub(crate) fn base_bytes(&self) -> u64 {
         self.base.bytes.len() as u64
     }
@@ -273,7 +274,7 @@ impl Index {
         }
     }
 
-    /// Keys that begin so, in their order, with their places.
+    /// The keys with this prefix, in their order, with their places.
     pub(crate) fn with_prefix(&self, prefix: &[u8]) -> Vec<(Vec<u8>, EntryPlace)> {
         let frozen = self.frozen.as_ref().map(|(frozen, _)| frozen.sorted(prefix));
         let changes = merged(frozen.unwrap_or_default(), self.recent.sorted(prefix));
@@ -283,13 +284,13 @@ impl Index {
         all
     }
 
-    /// As it stands in its file.
+    /// The index as in its file.
     pub(crate) fn base(&self) -> Arc<IndexBase> {
         Arc::clone(&self.base)
     }
 
-    /// Sets aside what came since the last flush, so that it can be flushed while more comes; or
-    /// what an earlier flush that failed had set aside.
+    /// Freezes the changes since the last flush, so that they are flushed while others come; or
+    /// returns those of an earlier flush that failed.
     pub(crate) fn freeze(
         &mut self,
         covered: Covered,
@@ -302,7 +303,7 @@ impl Index {
         (Arc::clone(&self.base), Arc::clone(frozen), *covered)
     }
 
-    /// What was set aside is in the file, which is this; so many bytes had been freed by then.
+    /// Replaces the frozen changes by the new index file, which frees `freed_bytes`.
     pub(crate) fn thaw(&mut self, base: IndexBase, freed_bytes: u64) {
         self.base = Arc::new(base);
         self.frozen = None;
@@ -310,7 +311,7 @@ impl Index {
     }
 }
 
-/// An index that has what is in both.
+/// Merges the index file and the frozen changes.
 pub(crate) fn flushed(
     base: &IndexBase,
     frozen: &RecentKeys,
@@ -329,7 +330,7 @@ pub(crate) fn flushed(
 
 type KeyChange<'a> = (&'a [u8], Option<EntryPlace>);
 
-/// Changes of both, those of `later` where both have a key.
+/// Merges two lists of changes; `later` wins.
 fn merged<'a>(earlier: Vec<KeyChange<'a>>, later: Vec<KeyChange<'a>>) -> Vec<KeyChange<'a>> {
     if earlier.is_empty() {
         return later;
@@ -348,7 +349,7 @@ fn merged<'a>(earlier: Vec<KeyChange<'a>>, later: Vec<KeyChange<'a>>) -> Vec<Key
     all
 }
 
-/// Gives what is there of `base` once `changes` are made. Both are in the order of their keys.
+/// Applies changes to a base and hands over the result. Both come in the order of their keys.
 fn merge<'a>(
     base: impl Iterator<Item = (&'a [u8], EntryPlace)>,
     changes: impl Iterator<Item = KeyChange<'a>>,

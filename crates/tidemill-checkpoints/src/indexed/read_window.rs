@@ -1,23 +1,23 @@
-//! What is read of data files at once, for many entries.
+//! A read buffer over data files, for many entries.
 
 use std::io;
 use tidemill_env::DiskRead;
 
-/// A part of a file that was read.
+/// A part of a file.
 #[derive(Default)]
 pub(super) struct ReadWindow {
     file: u64,
     start: u64,
     length: usize,
-    /// All that was read.
+    /// The sum of all bytes read.
     pub(super) read_bytes: u64,
-    /// Longer than what is in it: memory that was used once costs nothing.
+    /// The buffer. Its unused end keeps its memory, which costs nothing once touched.
     bytes: Vec<u8>,
 }
 
 impl ReadWindow {
-    /// Bytes of a file; fewer at its end. If they have to be read, `ahead` are, or as many as are
-    /// wanted.
+    /// Returns bytes of a file, fewer at its end. A read that is needed fetches `ahead` bytes, or
+    /// `count` if that is more.
     pub(super) fn get(
         &mut self,
         file: &dyn DiskRead,

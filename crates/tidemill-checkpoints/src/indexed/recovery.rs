@@ -1,4 +1,4 @@
-//! Opening: the index, then the batches behind it.
+//! Opening a store: the index, then the batches behind it.
 
 use super::{
     IndexedOptions, IndexedStore, RecoveryReport, TailWriter, data_path,
@@ -17,11 +17,11 @@ use std::{collections::BTreeMap, io, path::Path};
 use tidemill_env::sync::{Mutex, RwLock};
 use tidemill_env::{DiskRead, Random, World};
 
-/// Bytes that are read together, on the way through the batches behind the index.
+/// The bytes read together from the batches behind the index.
 const WINDOW_BYTES: usize = 8 << 20;
-/// Directories that the disk is asked for before their turn.
+/// The number of batches that the disk reads ahead.
 const SOON_BATCHES: u64 = 8;
-/// Bytes of a damaged end that are looked at together for a batch behind it.
+/// The bytes of a damaged end that are searched together for a later batch.
 const LOOK_BYTES: usize = 1 << 20;
 
 pub(super) fn open(
@@ -124,7 +124,7 @@ fn damaged(path: &Path, position: u64, why: &str) -> BackendError {
     BackendError::Damaged { path: path.to_owned(), position, why: why.to_owned() }
 }
 
-/// The index of the folder; an empty one is made if there is nothing yet.
+/// Reads the index of the folder, or creates an empty one in a new folder.
 fn read_base(
     world: &World,
     folder: &Path,
@@ -154,7 +154,7 @@ fn read_base(
     }
 }
 
-/// Batches behind the index, as they are read.
+/// The recovery of the batches behind the index.
 struct TailReader<'a> {
     world: &'a World,
     folder: &'a Path,
@@ -162,16 +162,16 @@ struct TailReader<'a> {
     index: Index,
     sequence: u64,
     opened: RecoveryReport,
-    /// Where the last batch of the last file begins.
+    /// The start of the last batch of the last file.
     last: Option<u64>,
     window: ReadWindow,
-    /// Bytes of the files that batches behind the index may be in.
+    /// The bytes of the files behind the index.
     all_bytes: u64,
 }
 
 impl TailReader<'_> {
-    /// Writes the last batch again, which an earlier life may have failed to sync. A crash
-    /// meanwhile leaves it whole, or an end that is not, which is cut off.
+    /// Rewrites the last batch, because an earlier process may have failed to sync it. A crash
+    /// meanwhile leaves it whole, or as an incomplete end, which is cut off.
     fn write_last_again(&self, path: &Path, length: u64) -> io::Result<()> {
         let head = FILE_HEAD_BYTES as u64;
         // A first batch is synced together with the head of its file.
@@ -188,7 +188,7 @@ impl TailReader<'_> {
         self.world.disk.open_read(&path).and_then(|it| it.length()).map_err(at(&path))
     }
 
-    /// Reads the batches of a file from a place on: where they end.
+    /// Reads the batches of a file from a position on, and returns their end.
     fn file(&mut self, number: u64, from: u64, is_last: bool) -> Result<u64, BackendError> {
         let path = data_path(self.folder, number);
         let file = self.world.disk.open_read(&path).map_err(at(&path))?;
@@ -227,7 +227,7 @@ impl TailReader<'_> {
         Ok(position)
     }
 
-    /// Takes the batch that begins here: where it ends. None: it is not whole.
+    /// Takes the batch that begins here and returns its end; none if it is incomplete.
     fn batch(
         &mut self,
         file: &dyn DiskRead,
@@ -269,7 +269,7 @@ impl TailReader<'_> {
         Ok(Some(end))
     }
 
-    /// Takes a batch whose entries begin here by its directory; whether that is there, and good.
+    /// Takes a batch by its directory. Returns false if there is none, or it is damaged.
     fn directory(
         &mut self,
         file: &dyn DiskRead,
@@ -298,7 +298,7 @@ impl TailReader<'_> {
         Ok(true)
     }
 
-    /// Whether a batch begins anywhere from here on.
+    /// Returns true if a batch begins anywhere from here on.
     fn has_batch(
         &self,
         file: &dyn DiskRead,
@@ -325,7 +325,7 @@ impl TailReader<'_> {
     }
 }
 
-/// Where the entries of a batch stand, in it and in the file, if all are good.
+/// The positions of the entries of a batch, in it and in the file; none if one is damaged.
 fn places(
     batch: &[u8],
     id: u64,
