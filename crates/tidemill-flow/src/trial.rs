@@ -24,7 +24,9 @@ use tidemill_env::sync::{
     Mutex, MutexGuard, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
-use tidemill_state::{Delta, HashOfEntry, ReadError, ReadKeys, ReadRows, SavedKeys, SavedRows, TakeKey, structure};
+use tidemill_state::{
+    Delta, HashOfEntry, ReadError, ReadKeys, ReadRows, SavedKeys, SavedRows, TakeKey, structure,
+};
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// Slices, their operator, their states.

@@ -7,7 +7,9 @@ use super::{
 use datasketches::hll::{HllSketch, HllType, HllUnion};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use tidemill_state::{ByteReader, SavedError, put_bytes, read_plain, structure::sampled, write_plain};
+use tidemill_state::{
+    ByteReader, SavedError, put_bytes, read_plain, structure::sampled, write_plain,
+};
 
 /// Precision of a distinct sketch: 2^12 buckets, about 1.6 % standard error.
 const SKETCH_LG_K: u8 = 12;

@@ -9,7 +9,10 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{ops::ControlFlow, sync::Arc};
 use tidemill_flow::{OperatorError, StateTable, TakeRows, look::STATE_TABLE};
-use tidemill_state::{State, structure::columns::{ColumnKind, ColumnValue}};
+use tidemill_state::{
+    State,
+    structure::columns::{ColumnKind, ColumnValue},
+};
 
 /// Rows of a batch, at most.
 const ROWS_MAX: usize = 8_192;

@@ -22,7 +22,10 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::{ByteReader, Delta, DirtyRows, KEYS_AHEAD, KeyTable, SavedError, State, Structure, put_bytes, row_of};
+use tidemill_state::{
+    ByteReader, Delta, DirtyRows, KEYS_AHEAD, KeyTable, SavedError, State, Structure, put_bytes,
+    row_of,
+};
 use tidemill_types::job::JoinKind;
 use tidemill_types::{Micros, SliceId, Span};
 

@@ -15,7 +15,9 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::{ByteReader, Delta, DirtyRows, KeyTable, SavedError, State, Structure, put_bytes, row_of};
+use tidemill_state::{
+    ByteReader, Delta, DirtyRows, KeyTable, SavedError, State, Structure, put_bytes, row_of,
+};
 use tidemill_types::SliceId;
 use tidemill_types::job::JoinKind;
 

@@ -7,7 +7,10 @@ use arrow_array::RecordBatch;
 use std::cmp::Reverse;
 use std::{collections::BinaryHeap, sync::Arc};
 use tidemill_flow::{OperatorError, Output};
-use tidemill_state::{ByteReader, Delta, DirtyRows, HashIndex, SavedError, State, Structure, prefetch, put_bytes, row_of, structure::sampled};
+use tidemill_state::{
+    ByteReader, Delta, DirtyRows, HashIndex, SavedError, State, Structure, prefetch, put_bytes,
+    row_of, structure::sampled,
+};
 use tidemill_types::Micros;
 
 /// The open groups of a slice.

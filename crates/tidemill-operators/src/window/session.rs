@@ -27,7 +27,10 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::{ByteReader, Delta, DirtyRows, ENTRIES_AHEAD, SavedError, State, Structure, prefetch, row_of, structure::sampled};
+use tidemill_state::{
+    ByteReader, Delta, DirtyRows, ENTRIES_AHEAD, SavedError, State, Structure, prefetch, row_of,
+    structure::sampled,
+};
 use tidemill_types::{SliceId, Span};
 
 #[cfg(test)]

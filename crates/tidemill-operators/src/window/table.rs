@@ -3,7 +3,10 @@
 use super::Windowed;
 use crate::aggregate::Cells;
 use crate::groups::{BlockKeys, Groups};
-use tidemill_state::{ByteReader, ChangeCount, Delta, DirtyStamps, SavedError, SavedKeys, StampedRows, Structure, row_of};
+use tidemill_state::{
+    ByteReader, ChangeCount, Delta, DirtyStamps, SavedError, SavedKeys, StampedRows, Structure,
+    row_of,
+};
 
 /// Groups and accumulators of one pane of one slice.
 pub(super) struct Table {

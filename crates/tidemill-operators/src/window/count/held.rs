@@ -4,7 +4,10 @@ use crate::aggregate::Cells;
 use crate::groups::Groups;
 use crate::window::Windowed;
 use std::sync::Arc;
-use tidemill_state::{ByteReader, Delta, DirtyRows, Expiry, SavedError, SavedRows, State, Structure, row_of, structure::sampled};
+use tidemill_state::{
+    ByteReader, Delta, DirtyRows, Expiry, SavedError, SavedRows, State, Structure, row_of,
+    structure::sampled,
+};
 
 /// Accumulators that nobody has, before it is worth giving their memory back.
 const FREE_CELLS_MIN: usize = 1_024;
