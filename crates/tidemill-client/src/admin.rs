@@ -13,6 +13,7 @@ use crate::{
     options::micros,
 };
 use std::{sync::Arc, time::Duration};
+use tidemill_types::NodeId;
 use tidemill_wire::kafka::{ErrorCode, Request, message::MetadataRequestData};
 
 /// So often a node is tried that closes connections at once: one that has too many may do so, and
@@ -127,7 +128,7 @@ impl Admin {
     }
 
     /// A connection to a node of the metadata.
-    pub(crate) fn node(&self, id: i32) -> Result<Connection, CallError> {
+    pub(crate) fn node(&self, id: NodeId) -> Result<Connection, CallError> {
         let patience_us = micros(self.cluster.options().connect_timeout);
         let deadline_us = self.cluster.now_us().saturating_add(patience_us);
         self.cluster.wait_node(id, deadline_us).map_err(|error| match error {

@@ -16,7 +16,7 @@
 use crate::{
     backoff::rest_us,
     buffers::Buffers,
-    connection::{Asking, Connection},
+    connection::{Connection, RequestOptions},
     error::CallError,
     options::{ClientOptions, micros},
 };
@@ -26,13 +26,14 @@ use std::{
     time::Duration,
 };
 use tidemill_env::{Random, World};
+use tidemill_types::NodeId;
 use tidemill_wire::kafka::{ApiKey, message::MetadataRequestData};
 
 mod metadata;
-mod slot;
+mod node_slot;
 
 pub(crate) use metadata::{Metadata, StreamMeta, request};
-use slot::Slot;
+use node_slot::NodeSlot;
 
 #[cfg(test)]
 mod tests;
@@ -42,29 +43,29 @@ mod tests;
 const TRIES: u64 = 10;
 
 /// Streams for which metadata are kept up to date.
-type Wanted = BTreeSet<String>;
+type WantedStreams = BTreeSet<String>;
 
 /// See the module. Clones are the same cluster.
 #[derive(Clone)]
 pub(crate) struct Cluster {
-    inner: Arc<Inner>,
+    inner: Arc<ClusterCore>,
 }
 
-struct Inner {
+struct ClusterCore {
     world: World,
     options: ClientOptions,
     buffers: Arc<Buffers>,
-    state: Mutex<State>,
+    state: Mutex<ClusterState>,
     changed: Condvar,
     on_change: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
-struct State {
-    seeds: Vec<Slot>,
-    nodes: BTreeMap<i32, Slot>,
+struct ClusterState {
+    seeds: Vec<NodeSlot>,
+    nodes: BTreeMap<NodeId, NodeSlot>,
     metadata: Arc<Metadata>,
-    wanted: Wanted,
-    refresh: Refresh,
+    wanted: WantedStreams,
+    refresh: MetadataRefresh,
     /// Grows with each change that somebody may wait for.
     version: u64,
     random: Random,
@@ -73,7 +74,7 @@ struct State {
 
 /// How far the next metadata are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refresh {
+enum MetadataRefresh {
     /// Nobody wants any.
     Idle,
     /// Somebody does, but not before this moment.
@@ -83,7 +84,7 @@ enum Refresh {
 }
 
 /// What is known about the way to a node.
-pub(crate) enum Way {
+pub(crate) enum NodeRoute {
     /// Requests can be sent.
     Ready(Connection),
     /// It is being connected to.
@@ -104,21 +105,21 @@ pub(crate) enum Way {
 
 impl Cluster {
     pub(crate) fn new(world: &World, options: &ClientOptions) -> Self {
-        let seeds = options.bootstrap.iter().map(|it| Slot::new(it.clone())).collect();
+        let seeds = options.bootstrap.iter().map(|it| NodeSlot::new(it.clone())).collect();
         // Two clients of one world draw different numbers.
         let purpose = world.clock.monotonic_micros();
-        let state = State {
+        let state = ClusterState {
             seeds,
             nodes: BTreeMap::new(),
             metadata: Arc::default(),
             wanted: BTreeSet::new(),
-            refresh: Refresh::Idle,
+            refresh: MetadataRefresh::Idle,
             version: 0,
             random: world.random(purpose),
             closed: false,
         };
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ClusterCore {
                 world: world.clone(),
                 options: options.clone(),
                 buffers: Arc::default(),
@@ -182,55 +183,55 @@ impl Cluster {
     }
 
     /// The way to a node; begins to connect if that is possible.
-    pub(crate) fn way_to(&self, node: i32, now_us: u64) -> Way {
+    pub(crate) fn route_to(&self, node: NodeId, now_us: u64) -> NodeRoute {
         let mut state = self.inner.lock();
         if state.closed {
-            return Way::Unknown;
+            return NodeRoute::Unknown;
         }
         self.inner.look_after(&mut state, now_us);
         match state.nodes.get_mut(&node) {
             Some(slot) => slot.way(now_us, |address| self.open(address)),
-            None => Way::Unknown,
+            None => NodeRoute::Unknown,
         }
     }
 
     /// The way to any node, the ones of the metadata first. While one takes long to connect to, which
     /// it does when its host is down, the others are tried.
-    pub(crate) fn way_to_any(&self, now_us: u64) -> Way {
+    pub(crate) fn route_to_any(&self, now_us: u64) -> NodeRoute {
         let mut state = self.inner.lock();
         if state.closed {
-            return Way::Unknown;
+            return NodeRoute::Unknown;
         }
         self.inner.look_after(&mut state, now_us);
-        let mut slots: Vec<&mut Slot> = state.slots().collect();
+        let mut slots: Vec<&mut NodeSlot> = state.slots().collect();
         if let Some(ready) = slots.iter().find_map(|slot| slot.ready()) {
-            return Way::Ready(ready);
+            return NodeRoute::Ready(ready);
         }
         let patience_us = micros(self.inner.options.connect_timeout) / TRIES;
         let opening = slots.iter().filter(|slot| slot.is_opening());
         let until_us = opening.map(|slot| slot.opened_us().saturating_add(patience_us)).max();
         if let Some(until_us) = until_us.filter(|it| now_us < *it) {
-            return Way::Opening { until_us };
+            return NodeRoute::Opening { until_us };
         }
         slots.retain(|slot| !slot.is_opening());
         // The one that has rested longest.
         slots.sort_by_key(|slot| slot.rests_until_us());
         let way = slots.first_mut().map(|slot| slot.way(now_us, |address| self.open(address)));
         match (way, until_us) {
-            (Some(Way::Opening { .. }), _) => {
-                Way::Opening { until_us: now_us.saturating_add(patience_us) }
+            (Some(NodeRoute::Opening { .. }), _) => {
+                NodeRoute::Opening { until_us: now_us.saturating_add(patience_us) }
             }
             // One that is being connected to may still come.
-            (Some(Way::Resting { until_us, .. }), Some(_)) => Way::Opening { until_us },
-            (None, Some(_)) => Way::Opening { until_us: u64::MAX },
-            (way, _) => way.unwrap_or(Way::Unknown),
+            (Some(NodeRoute::Resting { until_us, .. }), Some(_)) => NodeRoute::Opening { until_us },
+            (None, Some(_)) => NodeRoute::Opening { until_us: u64::MAX },
+            (way, _) => way.unwrap_or(NodeRoute::Unknown),
         }
     }
 
     fn open(&self, address: &str) -> Connection {
         let inner = Arc::downgrade(&self.inner);
-        let changed = Arc::new(move || Inner::tell(&inner));
-        let Inner { world, options, buffers, .. } = &*self.inner;
+        let changed = Arc::new(move || ClusterCore::tell(&inner));
+        let ClusterCore { world, options, buffers, .. } = &*self.inner;
         Connection::open(world, address, options, buffers, changed)
     }
 
@@ -243,30 +244,32 @@ impl Cluster {
         let mut state = self.inner.lock();
         self.inner.look_after(&mut state, now_us);
         let refresh_us = match state.refresh {
-            Refresh::Wanted { not_before_us } if not_before_us <= now_us => {
+            MetadataRefresh::Wanted { not_before_us } if not_before_us <= now_us => {
                 drop(state);
                 self.ask_metadata(now_us)
             }
-            Refresh::Wanted { not_before_us } => Some(not_before_us),
-            Refresh::Idle | Refresh::UnderWay => None,
+            MetadataRefresh::Wanted { not_before_us } => Some(not_before_us),
+            MetadataRefresh::Idle | MetadataRefresh::UnderWay => None,
         };
         [overdue_us, refresh_us].into_iter().flatten().min()
     }
 
     /// Asks any node for the metadata that are wanted. Says when to try again.
     fn ask_metadata(&self, now_us: u64) -> Option<u64> {
-        let connection = match self.way_to_any(now_us) {
-            Way::Ready(connection) => connection,
-            Way::Resting { until_us, .. } | Way::Opening { until_us } => return Some(until_us),
-            Way::Unknown => return None,
+        let connection = match self.route_to_any(now_us) {
+            NodeRoute::Ready(connection) => connection,
+            NodeRoute::Resting { until_us, .. } | NodeRoute::Opening { until_us } => {
+                return Some(until_us);
+            }
+            NodeRoute::Unknown => return None,
         };
         let Ok(version) = connection.version(ApiKey::Metadata) else { return None };
         let wanted = {
             let mut state = self.inner.lock();
-            if state.refresh == Refresh::UnderWay {
+            if state.refresh == MetadataRefresh::UnderWay {
                 return None;
             }
-            state.refresh = Refresh::UnderWay;
+            state.refresh = MetadataRefresh::UnderWay;
             state.wanted.clone()
         };
         let request = request(Some(&mut wanted.iter().map(String::as_str)));
@@ -293,16 +296,17 @@ impl Cluster {
                 }
                 Err(error) => {
                     let rest = micros(inner.options.backoff);
-                    state.refresh = Refresh::Wanted { not_before_us: now_us.saturating_add(rest) };
+                    state.refresh =
+                        MetadataRefresh::Wanted { not_before_us: now_us.saturating_add(rest) };
                     drop(state);
                     if matches!(error, CallError::BadAnswer { .. }) {
                         asked.end(error);
                     }
                 }
             }
-            Inner::tell(&Arc::downgrade(&inner));
+            ClusterCore::tell(&Arc::downgrade(&inner));
         });
-        connection.send(&request, &Asking::answered(version, deadline_us), then);
+        connection.send(&request, &RequestOptions::answered(version, deadline_us), then);
         None
     }
 
@@ -310,10 +314,14 @@ impl Cluster {
     ///
     /// # Errors
     /// It could not be reached since this call began, or the deadline has passed.
-    pub(crate) fn wait_node(&self, node: i32, deadline_us: u64) -> Result<Connection, CallError> {
+    pub(crate) fn wait_node(
+        &self,
+        node: NodeId,
+        deadline_us: u64,
+    ) -> Result<Connection, CallError> {
         self.wait(
             deadline_us,
-            |now_us| self.way_to(node, now_us),
+            |now_us| self.route_to(node, now_us),
             |state| state.nodes.get(&node).into_iter().collect(),
         )
     }
@@ -325,7 +333,7 @@ impl Cluster {
     pub(crate) fn wait_any(&self, deadline_us: u64) -> Result<Connection, CallError> {
         self.wait(
             deadline_us,
-            |now_us| self.way_to_any(now_us),
+            |now_us| self.route_to_any(now_us),
             |state| state.seeds.iter().chain(state.nodes.values()).collect(),
         )
     }
@@ -333,8 +341,8 @@ impl Cluster {
     fn wait(
         &self,
         deadline_us: u64,
-        way: impl Fn(u64) -> Way,
-        candidates: impl Fn(&State) -> Vec<&Slot>,
+        way: impl Fn(u64) -> NodeRoute,
+        candidates: impl Fn(&ClusterState) -> Vec<&NodeSlot>,
     ) -> Result<Connection, CallError> {
         let began_us = self.now_us();
         loop {
@@ -342,10 +350,10 @@ impl Cluster {
             let now_us = self.now_us();
             let next_us = self.tend(now_us);
             let (error, until_us) = match way(now_us) {
-                Way::Ready(connection) => return Ok(connection),
-                Way::Opening { until_us } => (None, until_us),
-                Way::Resting { until_us, error } => (Some(error), until_us),
-                Way::Unknown => (Some(self.nobody(&[])), deadline_us),
+                NodeRoute::Ready(connection) => return Ok(connection),
+                NodeRoute::Opening { until_us } => (None, until_us),
+                NodeRoute::Resting { until_us, error } => (Some(error), until_us),
+                NodeRoute::Unknown => (Some(self.nobody(&[])), deadline_us),
             };
             let state = self.inner.lock();
             if state.closed {
@@ -368,7 +376,7 @@ impl Cluster {
     }
 
     /// Says that no answer came from where it was waited for: a node, or any of the cluster.
-    fn nobody(&self, waited_for: &[&Slot]) -> CallError {
+    fn nobody(&self, waited_for: &[&NodeSlot]) -> CallError {
         let address = match waited_for {
             [slot] => slot.address().to_owned(),
             _ => self.inner.options.bootstrap.join(","),
@@ -378,14 +386,14 @@ impl Cluster {
 
     /// Learns where a node is that was just named: a coordinator. It may not be in the metadata yet,
     /// or be there with the address that it had before it was started again.
-    pub(crate) fn learn(&self, id: i32, host: &str, port: i32) {
+    pub(crate) fn learn(&self, id: NodeId, host: &str, port: i32) {
         let Ok(port) = u16::try_from(port) else { return };
         let address = metadata::address(host, port);
         let gone = {
             let mut state = self.inner.lock();
             match state.nodes.get(&id) {
                 Some(slot) if slot.address() == address => None,
-                _ => state.nodes.insert(id, Slot::new(address)),
+                _ => state.nodes.insert(id, NodeSlot::new(address)),
             }
         };
         end_all(gone.and_then(|mut slot| slot.take()).into_iter().collect());
@@ -395,7 +403,7 @@ impl Cluster {
     pub(crate) fn take_metadata(&self, metadata: Metadata) {
         let gone = self.inner.lock().take_metadata(metadata);
         end_all(gone);
-        Inner::tell(&Arc::downgrade(&self.inner));
+        ClusterCore::tell(&Arc::downgrade(&self.inner));
     }
 
     /// Ends all connections; none is opened any more.
@@ -403,7 +411,7 @@ impl Cluster {
         let connections: Vec<Connection> = {
             let mut state = self.inner.lock();
             state.closed = true;
-            state.slots().filter_map(Slot::take).collect()
+            state.slots().filter_map(NodeSlot::take).collect()
         };
         end_all(connections);
     }
@@ -413,15 +421,15 @@ fn end_all(connections: Vec<Connection>) {
     connections.iter().for_each(|it| it.end(CallError::Closed));
 }
 
-impl Drop for Inner {
+impl Drop for ClusterCore {
     fn drop(&mut self) {
         let state = self.state.get_mut().expect("no panic while held");
-        end_all(state.slots().filter_map(Slot::take).collect());
+        end_all(state.slots().filter_map(NodeSlot::take).collect());
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ClusterCore {
+    fn lock(&self) -> MutexGuard<'_, ClusterState> {
         self.state.lock().expect("no panic while held")
     }
 
@@ -437,46 +445,46 @@ impl Inner {
     }
 
     /// Lets nodes whose connections have ended rest.
-    fn look_after(&self, state: &mut State, now_us: u64) {
-        let State { seeds, nodes, random, .. } = state;
+    fn look_after(&self, state: &mut ClusterState, now_us: u64) {
+        let ClusterState { seeds, nodes, random, .. } = state;
         for slot in seeds.iter_mut().chain(nodes.values_mut()) {
             slot.look_after(now_us, |failures| rest_us(failures, &self.options, random.next()));
         }
     }
 }
 
-impl State {
-    fn slots(&mut self) -> impl Iterator<Item = &mut Slot> {
+impl ClusterState {
+    fn slots(&mut self) -> impl Iterator<Item = &mut NodeSlot> {
         self.nodes.values_mut().chain(self.seeds.iter_mut())
     }
 
     fn refresh_soon(&mut self, not_before_us: u64) {
         self.refresh = match self.refresh {
-            Refresh::Idle => Refresh::Wanted { not_before_us },
-            Refresh::Wanted { not_before_us: before } => {
-                Refresh::Wanted { not_before_us: before.min(not_before_us) }
+            MetadataRefresh::Idle => MetadataRefresh::Wanted { not_before_us },
+            MetadataRefresh::Wanted { not_before_us: before } => {
+                MetadataRefresh::Wanted { not_before_us: before.min(not_before_us) }
             }
-            Refresh::UnderWay => Refresh::UnderWay,
+            MetadataRefresh::UnderWay => MetadataRefresh::UnderWay,
         };
     }
 
     /// Returns connections to nodes that are not there any more, or elsewhere: to be ended without
     /// the lock.
     fn take_metadata(&mut self, metadata: Metadata) -> Vec<Connection> {
-        self.refresh = Refresh::Idle;
+        self.refresh = MetadataRefresh::Idle;
         let (mut before, mut gone) = (std::mem::take(&mut self.nodes), Vec::new());
         for (id, address) in &metadata.nodes {
             let slot = match before.remove(id) {
                 Some(slot) if slot.address() == address => slot,
                 elsewhere => {
                     gone.extend(elsewhere);
-                    Slot::new(address.clone())
+                    NodeSlot::new(address.clone())
                 }
             };
             self.nodes.insert(*id, slot);
         }
         self.metadata = Arc::new(metadata);
         gone.extend(before.into_values());
-        gone.iter_mut().filter_map(Slot::take).collect()
+        gone.iter_mut().filter_map(NodeSlot::take).collect()
     }
 }

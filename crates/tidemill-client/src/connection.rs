@@ -12,7 +12,7 @@
 //! - Nobody here looks at the clock by itself: whoever waits calls [`Connection::expire`], and a
 //!   connection with an overdue request is ended, because what follows on it would be late too.
 //!
-//! Encryption and authentication will stand in `connecting.rs`, between connecting and the first
+//! Encryption and authentication will stand in `handshake.rs`, between connecting and the first
 //! request.
 
 use crate::{
@@ -29,14 +29,14 @@ use std::{
 use tidemill_env::World;
 use tidemill_wire::kafka::{ApiKey, KafkaString, Message, MessageError, Request, request_frame};
 
-mod connecting;
-mod reading;
-mod shared;
+mod connection_core;
+mod handshake;
+mod reader;
 mod versions;
-mod writing;
+mod writer;
 
-pub(crate) use shared::{Asking, Changed, Pieces, Then};
-use shared::{Phase, Shared};
+pub(crate) use connection_core::{AnswerCallback, ChangeCallback, Pieces, RequestOptions};
+use connection_core::{ConnectionCore, ConnectionPhase};
 
 #[cfg(test)]
 mod tests;
@@ -47,8 +47,8 @@ pub(crate) struct Connection {
     handle: Arc<Handle>,
 }
 
-/// Ends the connection when nobody has it any more; its threads hold only `Shared`.
-struct Handle(Arc<Shared>);
+/// Ends the connection when nobody has it any more; its threads hold only `ConnectionCore`.
+struct Handle(Arc<ConnectionCore>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -64,16 +64,16 @@ impl Connection {
         address: &str,
         options: &ClientOptions,
         buffers: &Arc<Buffers>,
-        changed: Changed,
+        changed: ChangeCallback,
     ) -> Self {
-        let shared = Arc::new(Shared::new(world, address, options, buffers, changed));
+        let shared = Arc::new(ConnectionCore::new(world, address, options, buffers, changed));
         let thread = Arc::clone(&shared);
-        let body = Box::new(move || connecting::run(&thread));
+        let body = Box::new(move || handshake::run(&thread));
         drop(world.spawn.spawn("client-write", body));
         Self { handle: Arc::new(Handle(shared)) }
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &ConnectionCore {
         &self.handle.0
     }
 
@@ -84,13 +84,13 @@ impl Connection {
 
     /// Whether requests can be sent.
     pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.shared().lock().phase, Phase::Ready(_))
+        matches!(self.shared().lock().phase, ConnectionPhase::Ready(_))
     }
 
     /// Why it has ended, if it has.
     pub(crate) fn ended(&self) -> Option<CallError> {
         match &self.shared().lock().phase {
-            Phase::Ended(error) => Some(error.clone()),
+            ConnectionPhase::Ended(error) => Some(error.clone()),
             _ => None,
         }
     }
@@ -98,15 +98,22 @@ impl Connection {
     /// The version in which a request is written to this node.
     pub(crate) fn version(&self, api: ApiKey) -> Result<i16, CallError> {
         match &self.shared().lock().phase {
-            Phase::Ready(versions) => versions.pick(api, self.address()),
-            Phase::Connecting => Err(CallError::BadRequest("not connected yet".to_owned())),
-            Phase::Ended(error) => Err(error.clone()),
+            ConnectionPhase::Ready(versions) => versions.pick(api, self.address()),
+            ConnectionPhase::Connecting => {
+                Err(CallError::BadRequest("not connected yet".to_owned()))
+            }
+            ConnectionPhase::Ended(error) => Err(error.clone()),
         }
     }
 
     /// Sends a request; `then` gets the answer's content. What keeps it from being sent is given to
     /// `then` as well.
-    pub(crate) fn send<R: Request>(&self, request: &R, asking: &Asking, then: Then) {
+    pub(crate) fn send<R: Request>(
+        &self,
+        request: &R,
+        asking: &RequestOptions,
+        then: AnswerCallback,
+    ) {
         let write = |version, id, client: &KafkaString| {
             let frame = request_frame(request, version, id, client)?;
             Ok(vec![frame.freeze()])
@@ -118,9 +125,9 @@ impl Connection {
     pub(crate) fn send_pieces(
         &self,
         api: ApiKey,
-        asking: &Asking,
+        asking: &RequestOptions,
         write: impl FnOnce(i16, i32, &KafkaString) -> Result<Pieces, MessageError>,
-        then: Then,
+        then: AnswerCallback,
     ) {
         self.shared().send(api, asking, write, then);
     }
@@ -152,7 +159,7 @@ impl Connection {
             *filled.0.lock().expect("no panic while held") = Some(answer);
             filled.1.notify_one();
         });
-        self.send(request, &Asking::answered(version, deadline_us), then);
+        self.send(request, &RequestOptions::answered(version, deadline_us), then);
         let mut answer = slot.0.lock().expect("no panic while held");
         loop {
             if let Some(answer) = answer.take() {

@@ -44,28 +44,28 @@ use tidemill_wire::kafka::KafkaUuid;
 pub use tidemill_wire::records::{Header, Headers};
 
 mod batch;
+mod consumer_core;
 mod driver;
 mod error;
 mod fetch;
 mod options;
 mod position;
-mod shared;
 mod walk;
 
 pub use batch::{Batch, Received, Taken};
+pub use consumer_core::Listener;
+use consumer_core::{ConsumerCore, ConsumerEvent, ConsumerState, StreamletKey};
 pub use error::ConsumeError;
 pub use options::{ConsumerOptions, Isolation, OutOfRange, Start};
 pub use position::Obstacle;
-use position::{Phase, Position};
-pub use shared::Listener;
-use shared::{Place, Shared, State, Waiting};
+use position::{Position, PositionPhase};
 
 #[cfg(test)]
 mod tests;
 
 /// See the module.
 pub struct Consumer {
-    shared: Arc<Shared>,
+    shared: Arc<ConsumerCore>,
     admin: Admin,
     thread: Mutex<Option<Box<dyn Thread>>>,
     /// Memory for inflated records.
@@ -78,7 +78,7 @@ impl Client {
     pub fn consumer(&self, options: ConsumerOptions) -> Consumer {
         let admin = self.admin();
         let cluster = Cluster::new(&self.world, &self.options);
-        let shared = Arc::new(Shared::new(cluster, options));
+        let shared = Arc::new(ConsumerCore::new(cluster, options));
         let weak = Arc::downgrade(&shared);
         let ring = move || {
             if let Some(shared) = weak.upgrade() {
@@ -134,7 +134,7 @@ impl Consumer {
         self.shared.ring();
     }
 
-    fn begin(&self, state: &mut State, place: Place, id: KafkaUuid, start: Start) {
+    fn begin(&self, state: &mut ConsumerState, place: StreamletKey, id: KafkaUuid, start: Start) {
         state.next_epoch += 1;
         let epoch_and_bytes = (state.next_epoch, self.shared.options.streamlet_bytes);
         let position = Position::new(place.clone(), id, start, epoch_and_bytes);
@@ -167,8 +167,8 @@ impl Consumer {
     pub fn poll(&mut self, patience: Duration) -> Result<Option<Batch>, ConsumeError> {
         match self.shared.take(patience) {
             None => Ok(None),
-            Some(Waiting::Error { error, .. }) => Err(error),
-            Some(Waiting::Chunk { packed, .. }) => {
+            Some(ConsumerEvent::Error { error, .. }) => Err(error),
+            Some(ConsumerEvent::Chunk { packed, .. }) => {
                 let scratch = std::mem::take(&mut self.scratch);
                 packed.unpack(self.shared.options.inflated_bytes_max, scratch).map(Some)
             }
@@ -188,8 +188,8 @@ impl Consumer {
     ) -> Result<Taken, ConsumeError> {
         match self.shared.take_of(&(Arc::clone(stream), streamlet)) {
             Err(next) => Ok(Taken::Nothing { next }),
-            Ok(Waiting::Error { error, .. }) => Err(error),
-            Ok(Waiting::Chunk { packed, .. }) => {
+            Ok(ConsumerEvent::Error { error, .. }) => Err(error),
+            Ok(ConsumerEvent::Chunk { packed, .. }) => {
                 let inflated_bytes_max = self.shared.options.inflated_bytes_max;
                 packed.unpack(inflated_bytes_max, scratch).map(Taken::Batch)
             }
@@ -219,16 +219,16 @@ impl Consumer {
             .iter()
             .map(|((stream, index), position)| {
                 let fetched = match position.phase {
-                    Phase::Fetching(offset) => Some(offset),
-                    Phase::Starting(_) => None,
-                    Phase::Stopped => position.taken,
+                    PositionPhase::Fetching(offset) => Some(offset),
+                    PositionPhase::Starting(_) => None,
+                    PositionPhase::Stopped => position.taken,
                 };
                 ((stream.to_string(), *index), fetched)
             })
             .collect();
         // What waits has been fetched, but not taken: the first of it counts.
         for waiting in state.waiting.iter().rev() {
-            let Waiting::Chunk { epoch, packed } = waiting else { continue };
+            let ConsumerEvent::Chunk { epoch, packed } = waiting else { continue };
             let place = (Arc::clone(&packed.stream), packed.streamlet);
             if state.positions.get(&place).is_some_and(|it| it.epoch == *epoch) {
                 let first = packed.head.base_offset.max(packed.from);

@@ -22,7 +22,7 @@
 //!   `send`, whatever fails in between, as long as it is told to be delivered.
 //! - Not more than [`ProducerOptions::buffer_bytes`] wait: `send` does.
 //!
-//! Read in this order: `partitioner`, `queue`, `verdict`, `shared`, `sender`.
+//! Read in this order: `partitioner`, `queue`, `answer_policy`, `shared`, `sender`.
 
 use crate::{Client, admin::Admin, cluster::Cluster};
 use std::{
@@ -36,24 +36,25 @@ pub use tidemill_wire::{
     records::{Compression, Header},
 };
 
+mod answer_policy;
 mod budget;
 mod chunk;
 mod delivery;
 mod identity;
 mod options;
 mod partitioner;
+mod producer_core;
 mod queue;
 mod request;
 mod schedule;
 mod sender;
-mod shared;
 mod stream;
-mod verdict;
 
 pub use delivery::{Delivered, FlushError, ProduceError};
+pub(crate) use identity::ProducerIdentity;
 pub use options::{Acks, ProducerOptions};
-use shared::Shared;
-use stream::Stream;
+use producer_core::ProducerCore;
+use stream::ProducerStream;
 
 #[cfg(test)]
 mod tests;
@@ -100,15 +101,15 @@ pub struct ProducerStats {
 
 /// See the module. Dropping it gives up what is not delivered; call [`Self::flush`] before.
 pub struct Producer {
-    shared: Arc<Shared>,
+    shared: Arc<ProducerCore>,
     thread: Mutex<Option<Box<dyn Thread>>>,
 }
 
 /// A stream to write to. Cheap to clone, to be used by any number of threads.
 #[derive(Clone)]
 pub struct StreamWriter {
-    shared: Arc<Shared>,
-    stream: Arc<Stream>,
+    shared: Arc<ProducerCore>,
+    stream: Arc<ProducerStream>,
 }
 
 impl Client {
@@ -116,7 +117,7 @@ impl Client {
     #[must_use]
     pub fn producer(&self, options: ProducerOptions) -> Producer {
         let cluster = Cluster::new(&self.world, &self.options);
-        let shared = Arc::new(Shared::new(cluster, options.bounded()));
+        let shared = Arc::new(ProducerCore::new(cluster, options.bounded()));
         let weak = Arc::downgrade(&shared);
         let ring = move || {
             if let Some(shared) = weak.upgrade() {
@@ -124,7 +125,7 @@ impl Client {
             }
         };
         shared.cluster.on_change(Arc::new(ring));
-        let sender = sender::Sender::new(Arc::clone(&shared));
+        let sender = sender::ProducerThread::new(Arc::clone(&shared));
         let thread = self.world.spawn.spawn("client-produce", Box::new(move || sender.run()));
         Producer { shared, thread: Mutex::new(Some(thread)) }
     }
@@ -147,7 +148,7 @@ impl Producer {
         let mut streams = self.shared.streams.lock().expect("no panic while held");
         let stream = streams
             .entry(name.to_owned())
-            .or_insert_with(|| Arc::new(Stream::new(name, self.shared.cluster.random())));
+            .or_insert_with(|| Arc::new(ProducerStream::new(name, self.shared.cluster.random())));
         let count = usize::try_from(meta.streamlet_count()).unwrap_or(0);
         self.shared.grow(stream, count);
         Ok(StreamWriter { shared: Arc::clone(&self.shared), stream: Arc::clone(stream) })
@@ -155,7 +156,7 @@ impl Producer {
 
     fn refused_identity(&self) -> Option<crate::Refusal> {
         match &*self.shared.holding.lock().expect("no panic while held") {
-            identity::Holding::Refused(refusal) => Some(refusal.clone()),
+            identity::IdentityState::Refused(refusal) => Some(refusal.clone()),
             _ => None,
         }
     }
@@ -186,7 +187,7 @@ impl Producer {
             }
             let waited = Duration::from_micros(shared.cluster.now_us().saturating_sub(began_us));
             let Some(left) = patience.checked_sub(waited).filter(|it| !it.is_zero()) else {
-                let left = |(streamlet, end): &(Arc<stream::Streamlet>, u64)| {
+                let left = |(streamlet, end): &(Arc<stream::ProducerStreamlet>, u64)| {
                     end.saturating_sub(streamlet.lock().serials().0)
                 };
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -198,7 +199,7 @@ impl Producer {
         }
         let lost = std::mem::take(&mut *shared.lost.lock().expect("no panic while held"));
         match lost.first {
-            Some(first) => Err(FlushError::Lost { records: lost.records, first }),
+            Some(first) => Err(FlushError::LostRecords { records: lost.records, first }),
             None => Ok(()),
         }
     }
@@ -243,7 +244,7 @@ impl Drop for Producer {
             let given_up = streamlet.lock().drain_all();
             let finished = given_up
                 .into_iter()
-                .map(|chunk| chunk::Finished { chunk, outcome: Err(ProduceError::Closed) });
+                .map(|chunk| chunk::FinishedChunk { chunk, outcome: Err(ProduceError::Closed) });
             shared.finish(finished.collect());
         }
     }

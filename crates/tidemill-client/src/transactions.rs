@@ -13,7 +13,7 @@
 //!
 //! In two cases a transaction is not begun though nothing has failed: the connection to its coordinator
 //! was lost, or a streamlet is led anew. Then it may be that an end has not come through everywhere
-//! (`transactions/take_over.rs`, `transactions/open.rs`).
+//! (`transactions/takeover.rs`, `transactions/open_transactions.rs`).
 //!
 //! The protocol is that of before KIP-890's second part, which brokers of all versions take: what a
 //! transaction writes to is added first. Its epoch changes with each take-over, so a chunk that is
@@ -28,7 +28,8 @@ use crate::{
     Admin, AdminError, CallError, Client, Refusal,
     admin::about,
     cluster::Metadata,
-    connection::{Asking, Connection},
+    connection::{Connection, RequestOptions},
+    producer::ProducerIdentity,
 };
 use bytes::Bytes;
 use std::{
@@ -36,6 +37,7 @@ use std::{
     sync::mpsc,
     time::Duration,
 };
+use tidemill_types::NodeId;
 use tidemill_wire::{
     chunk::{ChunkHead, seal},
     kafka::{
@@ -52,9 +54,9 @@ use tidemill_wire::{
     },
 };
 
-mod decided;
-mod open;
-mod take_over;
+mod decision;
+mod open_transactions;
+mod takeover;
 
 #[cfg(test)]
 mod tests;
@@ -77,7 +79,7 @@ pub struct Transactions {
     admin: Admin,
     id: String,
     timeout: Duration,
-    identity: Option<(i64, i16)>,
+    identity: Option<ProducerIdentity>,
     /// Over which the id was taken over.
     coordinator: Option<Connection>,
     /// How the coordinator had decided the last transaction that has not been seen to have ended.
@@ -87,7 +89,7 @@ pub struct Transactions {
     /// The id of the only stream that is written to, if that is known.
     only: Option<String>,
     /// Who led the stream when nothing was open in it.
-    epochs: open::Epochs,
+    epochs: open_transactions::Epochs,
 }
 
 /// An offset that is committed with a transaction.
@@ -119,7 +121,7 @@ impl Client {
             last_committed: None,
             sequences,
             only: None,
-            epochs: open::Epochs::new(),
+            epochs: open_transactions::Epochs::new(),
         }
     }
 }
@@ -195,7 +197,7 @@ impl Transactions {
         }
         let metadata = self.admin.metadata(Some(&[stream]))?;
         self.check_stream(stream, &metadata)?;
-        open::check_epochs(&self.epochs, &metadata, stream)?;
+        open_transactions::check_epochs(&self.epochs, &metadata, stream)?;
         let indexes: Vec<i32> = chunks.keys().copied().collect();
         if !indexes.is_empty() {
             self.add_streamlets(identity, stream, &indexes)?;
@@ -262,7 +264,7 @@ impl Transactions {
 
     fn add_streamlets(
         &self,
-        (producer_id, epoch): (i64, i16),
+        identity: ProducerIdentity,
         stream: &str,
         indexes: &[i32],
     ) -> Result<(), AdminError> {
@@ -271,8 +273,8 @@ impl Transactions {
             .with_partitions(indexes.to_vec());
         let request = AddPartitionsToTxnRequestData::default()
             .with_v3_and_below_transactional_id(text(&self.id))
-            .with_v3_and_below_producer_id(producer_id)
-            .with_v3_and_below_producer_epoch(epoch)
+            .with_v3_and_below_producer_id(identity.id.0)
+            .with_v3_and_below_producer_epoch(identity.epoch.0)
             .with_v3_and_below_topics(vec![topic]);
         self.within(|| {
             let connection = self.admin.transaction_coordinator(&self.id)?;
@@ -296,11 +298,11 @@ impl Transactions {
         })
     }
 
-    fn add_group(&self, (producer_id, epoch): (i64, i16), group: &str) -> Result<(), AdminError> {
+    fn add_group(&self, identity: ProducerIdentity, group: &str) -> Result<(), AdminError> {
         let request = AddOffsetsToTxnRequestData::default()
             .with_transactional_id(text(&self.id))
-            .with_producer_id(producer_id)
-            .with_producer_epoch(epoch)
+            .with_producer_id(identity.id.0)
+            .with_producer_epoch(identity.epoch.0)
             .with_group_id(text(group));
         self.within(|| {
             let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
@@ -308,7 +310,7 @@ impl Transactions {
         })
     }
 
-    fn mark(&self, (producer_id, epoch): (i64, i16), mark: &OffsetMark) -> Result<(), AdminError> {
+    fn mark(&self, identity: ProducerIdentity, mark: &OffsetMark) -> Result<(), AdminError> {
         let row = TxnOffsetCommitRequestPartition::default()
             .with_partition_index(mark.streamlet)
             .with_committed_offset(mark.offset)
@@ -320,8 +322,8 @@ impl Transactions {
         let request = TxnOffsetCommitRequestData::default()
             .with_transactional_id(text(&self.id))
             .with_group_id(text(&mark.group))
-            .with_producer_id(producer_id)
-            .with_producer_epoch(epoch)
+            .with_producer_id(identity.id.0)
+            .with_producer_epoch(identity.epoch.0)
             .with_generation_id(-1)
             .with_member_id(text(""))
             .with_topics(vec![topic]);
@@ -339,11 +341,11 @@ impl Transactions {
         })
     }
 
-    fn end(&self, (producer_id, epoch): (i64, i16), committed: bool) -> Result<(), AdminError> {
+    fn end(&self, identity: ProducerIdentity, committed: bool) -> Result<(), AdminError> {
         let request = EndTxnRequestData::default()
             .with_transactional_id(text(&self.id))
-            .with_producer_id(producer_id)
-            .with_producer_epoch(epoch)
+            .with_producer_id(identity.id.0)
+            .with_producer_epoch(identity.epoch.0)
             .with_committed(committed);
         self.within(|| {
             let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
@@ -354,14 +356,14 @@ impl Transactions {
     /// Sends the chunks, one of each streamlet at a time, to all leaders at once.
     fn produce(
         &mut self,
-        identity: (i64, i16),
+        identity: ProducerIdentity,
         (stream, metadata): (&str, &Metadata),
         chunks: BTreeMap<i32, Vec<Vec<u8>>>,
     ) -> Result<(), AdminError> {
         let mut left: BTreeMap<i32, VecDeque<Vec<u8>>> =
             chunks.into_iter().map(|(index, chunks)| (index, chunks.into())).collect();
         loop {
-            let mut round: BTreeMap<i32, Vec<(i32, Bytes)>> = BTreeMap::new();
+            let mut round: BTreeMap<NodeId, Vec<(i32, Bytes)>> = BTreeMap::new();
             for (index, chunks) in &mut left {
                 let Some(mut chunk) = chunks.pop_front() else { continue };
                 let Some(leader) = metadata.leader(stream, *index) else {
@@ -385,7 +387,7 @@ impl Transactions {
         &self,
         stream: &str,
         metadata: &Metadata,
-        round: BTreeMap<i32, Vec<(i32, Bytes)>>,
+        round: BTreeMap<NodeId, Vec<(i32, Bytes)>>,
     ) -> Result<(), AdminError> {
         let (tell, told) = mpsc::channel();
         let mut sent = Vec::new();
@@ -402,7 +404,7 @@ impl Transactions {
                 timeout_ms,
                 streams: vec![row],
             };
-            let asking = Asking::answered(version, self.admin.deadline_us());
+            let asking = RequestOptions::answered(version, self.admin.deadline_us());
             let tell = tell.clone();
             let asked = connection.clone();
             let then = Box::new(move |answer: Result<Bytes, CallError>| {
@@ -445,9 +447,10 @@ impl Transactions {
 }
 
 /// Writes producer and sequence number into a chunk's head. Gives back the number that follows.
-fn stamp(chunk: &mut [u8], (producer_id, producer_epoch): (i64, i16), base_sequence: i32) -> i32 {
+fn stamp(chunk: &mut [u8], identity: ProducerIdentity, base_sequence: i32) -> i32 {
     let Ok(head) = ChunkHead::read(chunk) else { return base_sequence };
     let attributes = head.attributes | 0x10;
+    let (producer_id, producer_epoch) = (identity.id.0, identity.epoch.0);
     seal(chunk, &ChunkHead { producer_id, producer_epoch, base_sequence, attributes, ..head });
     // After the largest number comes 0.
     let next = i64::from(base_sequence) + i64::from(head.record_count.max(0));

@@ -4,9 +4,9 @@
 //! leaves everything as it was, and the next append may succeed.
 
 use crate::{
-    core::with_room,
     error::AppendError,
     format::{ChunkRef, DATA_START, REF_BYTES, entry_bytes},
+    log_core::with_room,
     offset_tracker::{Notifications, OnDurable},
     options::Fsync,
     segment::Segment,

@@ -13,7 +13,7 @@
 //! the chunks. Invariant: a file whose sync failed is not synced again.
 
 use crate::{
-    core::LogCore,
+    log_core::LogCore,
     segment::{Segment, SyncJob},
     streamlet::Streamlet,
 };

@@ -3,7 +3,7 @@
 //! Deletions, retention and startup write metadata before they free anything. On a full disk they
 //! remove this file first, and make it again when there is room.
 
-use crate::{core::at, error::LogError, meta};
+use crate::{error::LogError, log_core::at, meta};
 use serde::Serialize;
 use std::{
     io,

@@ -13,10 +13,10 @@
 
 use crate::{
     commit,
-    core::{LogCore, at},
     disk_reserve::DiskReserve,
     error::LogError,
     ids::{StreamId, is_stream_name},
+    log_core::{LogCore, at},
     options::{LogOptions, StreamLimits, StreamSpec},
     recover::PendingSyncs,
     report::Finding,

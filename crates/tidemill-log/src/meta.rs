@@ -8,7 +8,7 @@
 //! Written under a new name, synced, and renamed; the one before stays as `NAME.old`. Invariant: a
 //! damaged file is an error, never taken for an absent one.
 
-use crate::{core::at, error::LogError, ids::StreamId, options::StreamSpec};
+use crate::{error::LogError, ids::StreamId, log_core::at, options::StreamSpec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,

@@ -18,10 +18,10 @@
 //! to new files only.
 
 use crate::{
-    core::{LogCore, at},
     error::LogError,
     format::{ChunkRef, DATA_START, SegmentHead, SegmentMark},
     ids::{SegmentKey, SegmentName},
+    log_core::{LogCore, at},
     report::Finding,
     segment::Segment,
     streamlet::StreamCore,

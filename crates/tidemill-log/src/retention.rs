@@ -7,8 +7,8 @@
 //! go at their time once it is right.
 
 use crate::{
-    core::at,
     error::LogError,
+    log_core::at,
     segment::{Segment, SyncState},
     stream::Stream,
     streamlet::Streamlet,

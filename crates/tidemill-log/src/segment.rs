@@ -9,9 +9,9 @@
 //! sync the file is never synced again as if nothing had happened.
 
 use crate::{
-    core::LogCore,
     format::{ChunkRef, DATA_START, SegmentMark},
     ids::SegmentKey,
+    log_core::LogCore,
 };
 use bytes::Bytes;
 use std::{

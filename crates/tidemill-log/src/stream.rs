@@ -1,9 +1,9 @@
 //! A stream: its streamlets under one name.
 
 use crate::{
-    core::LogCore,
     error::LogError,
     ids::StreamId,
+    log_core::LogCore,
     meta,
     options::{Fsync, StreamSpec},
     recover::RecoveredStreamlet,

@@ -11,10 +11,10 @@
 
 use crate::{
     append::ActiveGroup,
-    core::LogCore,
     error::AppendError,
     groups::Applications,
     ids::SegmentKey,
+    log_core::LogCore,
     meta::StreamMeta,
     offset_tracker::{
         Notifications, OffsetTracker, OnData, OnDurable, Registration, WaitKey, failure,

@@ -52,7 +52,7 @@ const PLANTS: &[Plant] = &[
         name: "name-not-synced",
         what: "The folder of a new segment is not synced: after a power cut the file has no name.",
         package: "tidemill-log",
-        file: "crates/tidemill-log/src/core.rs",
+        file: "crates/tidemill-log/src/log_core.rs",
         changes: &[(
             "        self.world.disk.sync_dir(folder)?;\n        self.world.disk.sync_dir(&self.pool_folder)\n",
             "        let _ = folder;\n        Ok(())\n",

@@ -3,6 +3,7 @@
 use super::{Admin, AdminError, about};
 use crate::{Refusal, connection::Connection};
 use std::{collections::BTreeMap, time::Duration};
+use tidemill_types::NodeId;
 use tidemill_wire::kafka::{
     ApiKey, ErrorCode,
     message::{
@@ -62,19 +63,19 @@ pub struct GroupOffset {
 
 /// Who asks for offsets to be committed: a member of a generation of its group, or a stranger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Committer {
+pub(crate) struct GroupCommitter {
     pub(crate) generation: i32,
     pub(crate) member: String,
 }
 
-impl Default for Committer {
+impl Default for GroupCommitter {
     fn default() -> Self {
         Self { generation: -1, member: String::new() }
     }
 }
 
-/// Offsets by stream and streamlet.
-pub(crate) type Offsets = BTreeMap<String, BTreeMap<i32, i64>>;
+/// GroupOffsets by stream and streamlet.
+pub(crate) type GroupOffsets = BTreeMap<String, BTreeMap<i32, i64>>;
 
 fn group(name: &str) -> String {
     format!("group `{name}`")
@@ -145,6 +146,7 @@ impl Admin {
                 }
             };
             Refusal::check(code, message.as_ref()).map_err(about(what))?;
+            let id = NodeId(id);
             self.cluster.learn(id, host.as_str(), port);
             Ok(self.node(id)?)
         })
@@ -211,7 +213,7 @@ impl Admin {
                 }
                 _ => request.with_group_id(text(name)).with_topics(None),
             };
-            // Offsets of a transaction that is not decided are waited for.
+            // GroupOffsets of a transaction that is not decided are waited for.
             let request = request.with_require_stable(version >= 7);
             let answer = connection.call(&request, Duration::ZERO)?;
             Refusal::check(answer.error_code, None).map_err(about(group(name)))?;
@@ -255,15 +257,15 @@ impl Admin {
         name: &str,
         offsets: &BTreeMap<String, BTreeMap<i32, i64>>,
     ) -> Result<(), AdminError> {
-        self.commit(name, &Committer::default(), offsets)
+        self.commit(name, &GroupCommitter::default(), offsets)
     }
 
     /// Commits offsets on behalf of whoever it is.
     pub(crate) fn commit(
         &self,
         name: &str,
-        by: &Committer,
-        offsets: &Offsets,
+        by: &GroupCommitter,
+        offsets: &GroupOffsets,
     ) -> Result<(), AdminError> {
         let row = |(index, offset): (&i32, &i64)| {
             OffsetCommitRequestPartition::default()

@@ -3,6 +3,7 @@
 use super::{Admin, AdminError, about, streamlet};
 use crate::{CallError, Refusal, cluster::Metadata};
 use std::{collections::BTreeMap, time::Duration};
+use tidemill_types::NodeId;
 use tidemill_wire::kafka::{
     ErrorCode,
     message::{
@@ -39,7 +40,7 @@ pub struct Offset {
 }
 
 /// Offsets by streamlet, or why there is none.
-pub(crate) type Found = BTreeMap<i32, Result<Offset, AdminError>>;
+pub(crate) type OffsetResults = BTreeMap<i32, Result<Offset, AdminError>>;
 
 impl OffsetAt {
     /// Timestamp and isolation level as the protocol says them.
@@ -73,8 +74,8 @@ impl Admin {
         name: &str,
         indexes: &[i32],
         at: OffsetAt,
-    ) -> Result<Found, AdminError> {
-        let mut found: Found = BTreeMap::new();
+    ) -> Result<OffsetResults, AdminError> {
+        let mut found: OffsetResults = BTreeMap::new();
         let mut missing: Vec<i32> = indexes.to_vec();
         let asked = self.again(|| {
             let metadata = self.metadata(Some(&[name]))?;
@@ -112,9 +113,15 @@ impl Admin {
         Ok(found)
     }
 
-    fn ask_leaders(&self, metadata: &Metadata, name: &str, indexes: &[i32], at: OffsetAt) -> Found {
-        let mut found = Found::new();
-        let mut by_leader: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    fn ask_leaders(
+        &self,
+        metadata: &Metadata,
+        name: &str,
+        indexes: &[i32],
+        at: OffsetAt,
+    ) -> OffsetResults {
+        let mut found = OffsetResults::new();
+        let mut by_leader: BTreeMap<NodeId, Vec<i32>> = BTreeMap::new();
         for index in indexes {
             match metadata.leader(name, *index) {
                 Some(leader) => by_leader.entry(leader).or_default().push(*index),
@@ -142,11 +149,11 @@ impl Admin {
 
     fn ask_leader(
         &self,
-        leader: i32,
+        leader: NodeId,
         name: &str,
         indexes: &[i32],
         at: OffsetAt,
-    ) -> Result<Found, CallError> {
+    ) -> Result<OffsetResults, CallError> {
         let (timestamp, isolation_level) = at.asked();
         let row = |index: &i32| {
             ListOffsetsPartition::default()
@@ -166,7 +173,7 @@ impl Admin {
             .with_topics(vec![topic]);
         let answer = connection.call(&request, Duration::ZERO)?;
         let rows = answer.topics.iter().flat_map(|it| &it.partitions);
-        let mut found: Found = rows
+        let mut found: OffsetResults = rows
             .filter(|it| indexes.contains(&it.partition_index))
             .map(|it| {
                 let offset = Offset {

@@ -3,6 +3,7 @@
 use super::{Admin, AdminError, about, streamlet};
 use crate::Refusal;
 use std::collections::BTreeMap;
+use tidemill_types::NodeId;
 use tidemill_wire::kafka::{
     ErrorCode,
     message::{
@@ -25,7 +26,7 @@ impl Admin {
         before: &BTreeMap<i32, i64>,
     ) -> Result<BTreeMap<i32, i64>, AdminError> {
         let metadata = self.metadata(Some(&[name]))?;
-        let mut by_leader: BTreeMap<i32, Vec<DeleteRecordsPartition>> = BTreeMap::new();
+        let mut by_leader: BTreeMap<NodeId, Vec<DeleteRecordsPartition>> = BTreeMap::new();
         for (index, offset) in before {
             let Some(leader) = metadata.leader(name, *index) else {
                 let refusal = Refusal { code: ErrorCode::UnknownTopicOrPartition, message: None };

@@ -107,7 +107,7 @@ impl Admin {
         };
         let streamlets = meta.streamlets.iter().map(|(index, it)| StreamletDescription {
             index: *index,
-            leader: it.leader,
+            leader: it.leader.map(|it| it.0),
             replicas: it.replicas.clone(),
             in_sync: it.in_sync.clone(),
             start: offset(&start, index),

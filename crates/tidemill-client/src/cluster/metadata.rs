@@ -4,6 +4,7 @@
 //! stays as it was.
 
 use std::collections::BTreeMap;
+use tidemill_types::{LeaderEpoch, NodeId};
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, KafkaUuid,
     message::{
@@ -23,9 +24,9 @@ const STREAMLETS_MAX: i32 = 1_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Metadata {
     /// Addresses of the nodes, by id.
-    pub(crate) nodes: BTreeMap<i32, String>,
+    pub(crate) nodes: BTreeMap<NodeId, String>,
     /// The node that makes changes.
-    pub(crate) controller: Option<i32>,
+    pub(crate) controller: Option<NodeId>,
     /// Streams that were asked for, by name.
     pub(crate) streams: BTreeMap<String, StreamMeta>,
     /// When the answer came, on the monotonic clock; 0 if none has.
@@ -49,8 +50,8 @@ pub(crate) struct StreamMeta {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamletMeta {
     /// The node that takes and serves its records; none while there is none.
-    pub(crate) leader: Option<i32>,
-    pub(crate) leader_epoch: i32,
+    pub(crate) leader: Option<NodeId>,
+    pub(crate) leader_epoch: LeaderEpoch,
     pub(crate) replicas: Vec<i32>,
     pub(crate) in_sync: Vec<i32>,
 }
@@ -80,7 +81,7 @@ impl Metadata {
     pub(crate) fn read(answer: &MetadataResponseData, before: &Self, now_us: u64) -> Self {
         let nodes = answer.brokers.iter().filter_map(|it| {
             let port = u16::try_from(it.port).ok()?;
-            Some((it.node_id, address(it.host.as_str(), port)))
+            Some((NodeId(it.node_id), address(it.host.as_str(), port)))
         });
         let mut streams = before.streams.clone();
         for topic in &answer.topics {
@@ -99,12 +100,12 @@ impl Metadata {
                 }
             }
         }
-        let controller = (answer.controller_id >= 0).then_some(answer.controller_id);
+        let controller = (answer.controller_id >= 0).then_some(NodeId(answer.controller_id));
         Self { nodes: nodes.collect(), controller, streams, at_us: now_us.max(1) }
     }
 
     /// The leader of a streamlet.
-    pub(crate) fn leader(&self, stream: &str, streamlet: i32) -> Option<i32> {
+    pub(crate) fn leader(&self, stream: &str, streamlet: i32) -> Option<NodeId> {
         self.streams.get(stream)?.streamlets.get(&streamlet)?.leader
     }
 }
@@ -120,8 +121,8 @@ impl StreamMeta {
             streamlets: streamlets
                 .map(|it| {
                     let meta = StreamletMeta {
-                        leader: (it.leader_id >= 0).then_some(it.leader_id),
-                        leader_epoch: it.leader_epoch,
+                        leader: (it.leader_id >= 0).then_some(NodeId(it.leader_id)),
+                        leader_epoch: LeaderEpoch(it.leader_epoch),
                         replicas: it.replica_nodes.clone(),
                         in_sync: it.isr_nodes.clone(),
                     };

@@ -55,7 +55,7 @@ fn soon(cluster: &Cluster) -> u64 {
 fn metadata_come_and_lead_to_the_leader() {
     let node = node();
     let cluster = Cluster::new(&World::real(), &quick(node.address()));
-    assert!(matches!(cluster.way_to(3, 0), Way::Unknown));
+    assert!(matches!(cluster.route_to(NodeId(3), 0), NodeRoute::Unknown));
     cluster.want("events");
     let deadline = soon(&cluster);
     while cluster.metadata().leader("events", 0).is_none() {
@@ -63,8 +63,8 @@ fn metadata_come_and_lead_to_the_leader() {
         cluster.tend(cluster.now_us());
         assert!(cluster.now_us() < deadline);
     }
-    assert_eq!(cluster.metadata().leader("events", 0), Some(3));
-    let connection = cluster.wait_node(3, deadline).unwrap();
+    assert_eq!(cluster.metadata().leader("events", 0), Some(NodeId(3)));
+    let connection = cluster.wait_node(NodeId(3), deadline).unwrap();
     assert_eq!(connection.address(), node.address());
 }
 
@@ -130,7 +130,7 @@ fn a_lost_connection_is_opened_again() {
     assert!(changes.load(Ordering::SeqCst) >= 2, "ready and lost are told");
     cluster.close();
     assert_eq!(second.ended(), Some(CallError::Closed));
-    assert!(matches!(cluster.way_to_any(0), Way::Unknown));
+    assert!(matches!(cluster.route_to_any(0), NodeRoute::Unknown));
 }
 
 /// The connection to where it was ends, and says so to a cluster that must not be locked then.
@@ -147,14 +147,14 @@ fn a_node_that_has_moved_to_another_address_is_left_without_holding_anybody_up()
         assert!(cluster.now_us() < deadline);
     }
     // Nobody else has this connection.
-    drop(cluster.wait_node(3, deadline).unwrap());
+    drop(cluster.wait_node(NodeId(3), deadline).unwrap());
     let broker = MetadataResponseBroker::default().with_node_id(3).with_port(1);
     let answer =
         MetadataResponseData::default().with_brokers(vec![broker.with_host(text("moved"))]);
     let (done, is_done) = std::sync::mpsc::channel();
     let take = move || {
         cluster.take_metadata(Metadata::read(&answer, &Metadata::default(), 1));
-        drop(done.send(cluster.metadata().nodes.get(&3).cloned()));
+        drop(done.send(cluster.metadata().nodes.get(&NodeId(3)).cloned()));
     };
     drop(World::real().spawn.spawn("moves", Box::new(take)));
     let address = is_done.recv_timeout(Duration::from_secs(20)).expect("it is not held up");
@@ -168,22 +168,22 @@ fn a_coordinator_that_has_moved_is_looked_for_where_it_is_now() {
     let cluster = Cluster::new(&World::real(), &quick(now.address()));
     let learn = |at: &FakeNode| {
         let (host, port) = at.address().rsplit_once(':').unwrap();
-        cluster.learn(3, host, port.parse().unwrap());
+        cluster.learn(NodeId(3), host, port.parse().unwrap());
     };
     learn(&before);
-    let first = cluster.wait_node(3, soon(&cluster)).unwrap();
+    let first = cluster.wait_node(NodeId(3), soon(&cluster)).unwrap();
     learn(&before);
     assert_eq!(first.ended(), None, "it is where it was");
     learn(&now);
     assert_eq!(first.ended(), Some(CallError::Closed));
-    let second = cluster.wait_node(3, soon(&cluster)).unwrap();
+    let second = cluster.wait_node(NodeId(3), soon(&cluster)).unwrap();
     assert_eq!(second.address(), now.address());
     // Nor is the rest of an address that nobody is at waited for.
     drop(before);
-    cluster.learn(3, "127.0.0.1", 1);
-    cluster.wait_node(3, soon(&cluster)).err().unwrap();
+    cluster.learn(NodeId(3), "127.0.0.1", 1);
+    cluster.wait_node(NodeId(3), soon(&cluster)).err().unwrap();
     learn(&now);
-    assert!(cluster.wait_node(3, soon(&cluster)).is_ok());
+    assert!(cluster.wait_node(NodeId(3), soon(&cluster)).is_ok());
 }
 
 #[test]
@@ -192,11 +192,11 @@ fn a_node_that_does_not_answer_in_time_is_named_with_its_own_address() {
     let silent = FakeNode::start(|_, _| Reply::Nothing);
     let cluster = Cluster::new(&World::real(), &quick(node.address()));
     let (host, port) = silent.address().rsplit_once(':').unwrap();
-    cluster.learn(5, host, port.parse().unwrap());
-    let error = cluster.wait_node(5, cluster.now_us() + 50_000).err().unwrap();
+    cluster.learn(NodeId(5), host, port.parse().unwrap());
+    let error = cluster.wait_node(NodeId(5), cluster.now_us() + 50_000).err().unwrap();
     let CallError::Unreachable { address, .. } = error else { panic!("{error:?}") };
     assert_eq!(address, silent.address());
-    let error = cluster.wait_node(6, cluster.now_us()).err().unwrap();
+    let error = cluster.wait_node(NodeId(6), cluster.now_us()).err().unwrap();
     let CallError::Unreachable { address, .. } = error else { panic!("{error:?}") };
     assert_eq!(address, node.address(), "nothing is known of it");
 }

@@ -85,7 +85,7 @@ fn answers_may_come_in_any_order() {
         let tell = tell.clone();
         connection.send(
             &HeartbeatRequestData::default(),
-            &Asking::answered(version, u64::MAX),
+            &RequestOptions::answered(version, u64::MAX),
             Box::new(move |answer| drop(tell.send((index, answer)))),
         );
     }
@@ -127,7 +127,7 @@ fn a_node_that_does_not_read_is_given_up() {
     let (tell, told) = mpsc::channel();
     for _ in 0..32 {
         let tell = tell.clone();
-        let asking = Asking::answered(version, deadline_us);
+        let asking = RequestOptions::answered(version, deadline_us);
         connection.send(&big, &asking, Box::new(move |answer| drop(tell.send(answer))));
     }
     let world = World::real();

@@ -10,18 +10,18 @@ use tidemill_wire::{
 };
 
 /// The memory that an answer came in; it is used again when the last of its chunks is gone.
-pub(super) struct Frame {
+pub(super) struct AnswerFrame {
     content: Bytes,
     buffers: Arc<Buffers>,
 }
 
-impl Frame {
+impl AnswerFrame {
     pub(super) fn new(content: Bytes, buffers: &Arc<Buffers>) -> Arc<Self> {
         Arc::new(Self { content, buffers: Arc::clone(buffers) })
     }
 }
 
-impl Drop for Frame {
+impl Drop for AnswerFrame {
     fn drop(&mut self) {
         self.buffers.give_back(std::mem::take(&mut self.content));
     }
@@ -38,7 +38,7 @@ pub struct Batch {
     // Before `frame`: its memory is used again only if nobody else has a part of it.
     chunk: Bytes,
     plain: Option<Vec<u8>>,
-    _frame: Arc<Frame>,
+    _frame: Arc<AnswerFrame>,
 }
 
 /// A record that was fetched.
@@ -69,17 +69,17 @@ pub enum Taken {
 }
 
 /// What a batch is made of, before its records are inflated.
-pub(super) struct Packed {
+pub(super) struct PackedBatch {
     pub(super) stream: Arc<str>,
     pub(super) streamlet: i32,
     /// Records before this offset were not asked for.
     pub(super) from: i64,
     pub(super) head: ChunkHead,
     pub(super) chunk: Bytes,
-    pub(super) frame: Arc<Frame>,
+    pub(super) frame: Arc<AnswerFrame>,
 }
 
-impl Packed {
+impl PackedBatch {
     /// Inflates the records; `scratch` is memory for that.
     pub(super) fn unpack(
         self,

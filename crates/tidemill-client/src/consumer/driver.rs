@@ -3,19 +3,21 @@
 //! While all is well it sleeps: answers ask for the next ones by themselves.
 
 use super::{
-    ConsumeError, fetch,
-    position::{Phase, Position, Trouble},
-    shared::{Place, Shared, State},
+    ConsumeError,
+    consumer_core::{ConsumerCore, ConsumerState, StreamletKey},
+    fetch,
+    position::{Position, PositionFault, PositionPhase},
 };
 use crate::{
     Refusal,
     admin::{Admin, AdminError, OffsetAt, streamlet},
     backoff::rest_us,
-    cluster::{Metadata, Way},
+    cluster::{Metadata, NodeRoute},
     connection::Connection,
     options::micros,
 };
 use std::{collections::BTreeMap, sync::Arc};
+use tidemill_types::NodeId;
 use tidemill_wire::kafka::{ErrorCode, KafkaUuid};
 
 /// How often it is looked whether something can be done, in microseconds, while something is in
@@ -27,7 +29,7 @@ const IDLE_US: u64 = 1_000_000;
 const METADATA_AGE_US: u64 = 60_000_000;
 
 /// The body of the thread. `admin` has connections of its own, on which nothing waits for records.
-pub(super) fn run(shared: &Arc<Shared>, admin: &Admin) {
+pub(super) fn run(shared: &Arc<ConsumerCore>, admin: &Admin) {
     loop {
         let now_us = shared.cluster.now_us();
         let tend_us = shared.cluster.tend(now_us).unwrap_or(u64::MAX);
@@ -47,22 +49,22 @@ pub(super) fn run(shared: &Arc<Shared>, admin: &Admin) {
 }
 
 /// When the first rest of a streamlet is over.
-fn rests_until(shared: &Shared, now_us: u64) -> u64 {
+fn rests_until(shared: &ConsumerCore, now_us: u64) -> u64 {
     let state = shared.lock();
     let rests = state.positions.values().map(|it| it.not_before_us).filter(|it| *it > now_us);
     rests.min().unwrap_or(u64::MAX)
 }
 
 /// One question for offsets, and the partitions that it is for.
-type Wanted = (OffsetAt, Vec<(i32, u64)>);
+type OffsetQuery = (OffsetAt, Vec<(i32, u64)>);
 
 /// Looks up where to begin, where that is not known.
-fn start(shared: &Shared, admin: &Admin, now_us: u64) {
-    let mut wanted = BTreeMap::<(Arc<str>, (i64, u8)), Wanted>::new();
+fn start(shared: &ConsumerCore, admin: &Admin, now_us: u64) {
+    let mut wanted = BTreeMap::<(Arc<str>, (i64, u8)), OffsetQuery>::new();
     {
         let state = shared.lock();
         for ((stream, index), position) in &state.positions {
-            if let Phase::Starting(at) = position.phase
+            if let PositionPhase::Starting(at) = position.phase
                 && position.not_before_us <= now_us
             {
                 let key = (Arc::clone(stream), order_of(at));
@@ -98,14 +100,19 @@ fn order_of(at: OffsetAt) -> (i64, u8) {
     }
 }
 
-fn started(shared: &Shared, place: &Place, epoch: u64, outcome: Result<i64, AdminError>) {
+fn started(
+    shared: &ConsumerCore,
+    place: &StreamletKey,
+    epoch: u64,
+    outcome: Result<i64, AdminError>,
+) {
     let mut state = shared.lock();
     let Some(position) = state.positions.get_mut(place).filter(|it| it.epoch == epoch) else {
         return;
     };
     match outcome {
         Ok(offset) => {
-            position.phase = Phase::Fetching(offset.max(0));
+            position.phase = PositionPhase::Fetching(offset.max(0));
             position.good();
             state.unhinder(place);
         }
@@ -129,14 +136,14 @@ fn started(shared: &Shared, place: &Place, epoch: u64, outcome: Result<i64, Admi
 }
 
 /// Stops streamlets of streams that are not the ones they were.
-fn check_ids(shared: &Shared, metadata: &Metadata) {
+fn check_ids(shared: &ConsumerCore, metadata: &Metadata) {
     let mut state = shared.lock();
-    let anew: Vec<Place> = state
+    let anew: Vec<StreamletKey> = state
         .positions
         .iter()
         .filter(|((stream, _), position)| {
             let now = metadata.streams.get(&**stream).map_or(KafkaUuid::ZERO, |it| it.id);
-            position.phase != Phase::Stopped
+            position.phase != PositionPhase::Stopped
                 && position.id != KafkaUuid::ZERO
                 && now != KafkaUuid::ZERO
                 && now != position.id
@@ -154,17 +161,17 @@ fn check_ids(shared: &Shared, metadata: &Metadata) {
 
 /// Asks the leaders of streamlets that are to be fetched and were not asked. Says whether nothing
 /// is in the way.
-fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
+fn ask_nodes(shared: &Arc<ConsumerCore>, metadata: &Metadata, now_us: u64) -> bool {
     let mut all_well = true;
-    let mut leaders: BTreeMap<i32, bool> = BTreeMap::new();
-    let mut leaderless: Vec<Place> = Vec::new();
+    let mut leaders: BTreeMap<NodeId, bool> = BTreeMap::new();
+    let mut leaderless: Vec<StreamletKey> = Vec::new();
     {
         let state = shared.lock();
         for (place, position) in &state.positions {
             match position.phase {
-                Phase::Stopped => continue,
-                Phase::Starting(_) => all_well = false,
-                Phase::Fetching(_) => {}
+                PositionPhase::Stopped => continue,
+                PositionPhase::Starting(_) => all_well = false,
+                PositionPhase::Fetching(_) => {}
             }
             all_well &= position.not_before_us <= now_us;
             match metadata.leader(&position.stream, position.streamlet) {
@@ -184,10 +191,10 @@ fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
         if asked {
             continue;
         }
-        match shared.cluster.way_to(leader, now_us) {
-            Way::Ready(connection) => ask(shared, metadata, leader, &connection, now_us),
-            Way::Opening { .. } => {}
-            Way::Resting { error, .. } => {
+        match shared.cluster.route_to(leader, now_us) {
+            NodeRoute::Ready(connection) => ask(shared, metadata, leader, &connection, now_us),
+            NodeRoute::Opening { .. } => {}
+            NodeRoute::Resting { error, .. } => {
                 all_well = false;
                 let (why, mut state) = (error.to_string().into(), shared.lock());
                 for place in led_by(&state, metadata, leader) {
@@ -196,7 +203,7 @@ fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
                 drop(state);
                 shared.cluster.refresh();
             }
-            Way::Unknown => {
+            NodeRoute::Unknown => {
                 all_well = false;
                 shared.cluster.refresh();
             }
@@ -206,14 +213,15 @@ fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
 }
 
 /// The streamlets that are fetched from a node.
-fn led_by(state: &State, metadata: &Metadata, leader: i32) -> Vec<Place> {
+fn led_by(state: &ConsumerState, metadata: &Metadata, leader: NodeId) -> Vec<StreamletKey> {
     let is_led = |it: &Position| metadata.leader(&it.stream, it.streamlet) == Some(leader);
-    let led = state.positions.iter().filter(|(_, it)| it.phase != Phase::Stopped && is_led(it));
+    let led =
+        state.positions.iter().filter(|(_, it)| it.phase != PositionPhase::Stopped && is_led(it));
     led.map(|(place, _)| place.clone()).collect()
 }
 
 /// Notes that nobody leads these streamlets, and stops those of streams that are gone.
-fn miss_leaders(shared: &Shared, metadata: &Metadata, leaderless: &[Place]) {
+fn miss_leaders(shared: &ConsumerCore, metadata: &Metadata, leaderless: &[StreamletKey]) {
     let patience_us = micros(shared.cluster.options().request_timeout);
     let (mut stopped, now_us) = (false, shared.cluster.now_us());
     let mut state = shared.lock();
@@ -221,7 +229,9 @@ fn miss_leaders(shared: &Shared, metadata: &Metadata, leaderless: &[Place]) {
         // Nothing was said of it yet.
         let Some(stream) = metadata.streams.get(&*place.0) else { continue };
         let position = state.positions.get_mut(place);
-        let Some(position) = position.filter(|it| it.phase != Phase::Stopped) else { continue };
+        let Some(position) = position.filter(|it| it.phase != PositionPhase::Stopped) else {
+            continue;
+        };
         let code = match stream.code {
             ErrorCode::None if stream.streamlets.contains_key(&place.1) => {
                 ErrorCode::LeaderNotAvailable
@@ -234,11 +244,11 @@ fn miss_leaders(shared: &Shared, metadata: &Metadata, leaderless: &[Place]) {
         let policy = shared.options.out_of_range;
         // It was said then, and not now: a cluster that is away says nothing.
         match position.refused(refusal, policy, metadata.at_us, patience_us) {
-            Trouble::Stop(error) => {
+            PositionFault::Stop(error) => {
                 state.stop(place, error);
                 stopped = true;
             }
-            Trouble::Again { .. } | Trouble::Restart(_) => {
+            PositionFault::Again { .. } | PositionFault::Restart(_) => {
                 state.hinder(place, &obstacle.into(), now_us);
             }
         }
@@ -250,9 +260,9 @@ fn miss_leaders(shared: &Shared, metadata: &Metadata, leaderless: &[Place]) {
 }
 
 fn ask(
-    shared: &Arc<Shared>,
+    shared: &Arc<ConsumerCore>,
     metadata: &Metadata,
-    leader: i32,
+    leader: NodeId,
     connection: &Connection,
     now_us: u64,
 ) {

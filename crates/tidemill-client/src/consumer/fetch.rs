@@ -6,20 +6,21 @@
 
 use super::{
     Isolation,
-    batch::{Frame, Packed},
-    position::{Phase, Trouble},
-    shared::{Place, Shared, State, Waiting},
-    walk::walk,
+    batch::{AnswerFrame, PackedBatch},
+    consumer_core::{ConsumerCore, ConsumerEvent, ConsumerState, StreamletKey},
+    position::{PositionFault, PositionPhase},
+    walk::{AbortedTransaction, walk},
 };
 use crate::{
     CallError, Refusal,
     backoff::rest_us,
     cluster::Metadata,
-    connection::{Asking, Connection},
+    connection::{Connection, RequestOptions},
     options::micros,
 };
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tidemill_types::{NodeId, ProducerId};
 use tidemill_wire::kafka::{
     ApiKey, KafkaUuid,
     message::{
@@ -39,20 +40,20 @@ const BY_ID: i16 = 13;
 
 /// What is asked of a node.
 pub(super) struct Fetch {
-    node: i32,
+    node: NodeId,
     request: FetchRequestData,
     version: i16,
     /// The streamlets that are asked for, with the epoch of their assignment and the offset.
-    asked: BTreeMap<Place, (u64, i64)>,
+    asked: BTreeMap<StreamletKey, (u64, i64)>,
     names: BTreeMap<[u8; 16], Arc<str>>,
 }
 
 /// Puts together what to ask of a node, if there is something, and notes that it is asked.
 pub(super) fn prepare(
-    shared: &Shared,
-    state: &mut State,
+    shared: &ConsumerCore,
+    state: &mut ConsumerState,
     metadata: &Metadata,
-    (node, connection): (i32, &Connection),
+    (node, connection): (NodeId, &Connection),
     now_us: u64,
 ) -> Option<Fetch> {
     let options = &shared.options;
@@ -65,7 +66,7 @@ pub(super) fn prepare(
     let mut wait = options.fetch_wait;
     let mut rows: Vec<(Arc<str>, KafkaUuid, FetchPartition)> = Vec::new();
     for (place, position) in &state.positions {
-        let Phase::Fetching(offset) = position.phase else { continue };
+        let PositionPhase::Fetching(offset) = position.phase else { continue };
         let led = metadata.leader(&position.stream, position.streamlet) == Some(node);
         if !led || position.not_before_us > now_us {
             continue;
@@ -124,10 +125,15 @@ pub(super) fn prepare(
 }
 
 /// Sends what was put together. The state must not be locked.
-pub(super) fn send(shared: &Arc<Shared>, connection: &Connection, fetch: Fetch, sent_us: u64) {
+pub(super) fn send(
+    shared: &Arc<ConsumerCore>,
+    connection: &Connection,
+    fetch: Fetch,
+    sent_us: u64,
+) {
     let options = &shared.options;
     let patience = shared.cluster.options().request_timeout.saturating_add(options.fetch_wait);
-    let asking = Asking {
+    let asking = RequestOptions {
         version: fetch.version,
         deadline_us: sent_us.saturating_add(micros(patience)),
         more_bytes: options.fetch_bytes,
@@ -146,7 +152,8 @@ pub(super) fn send(shared: &Arc<Shared>, connection: &Connection, fetch: Fetch, 
             state.asked.remove(&node);
             match read {
                 Ok(answer) => {
-                    let frame = Frame::new(frame.unwrap_or_default(), shared.cluster.buffers());
+                    let frame =
+                        AnswerFrame::new(frame.unwrap_or_default(), shared.cluster.buffers());
                     let before = state.waiting.len();
                     take(&shared, &mut state, &asked, &names, answer, &frame);
                     // A node that does not wait though it has nothing is not to be kept busy.
@@ -179,7 +186,7 @@ pub(super) fn send(shared: &Arc<Shared>, connection: &Connection, fetch: Fetch, 
 }
 
 /// The end of the rest after so many failures.
-fn rest_until(shared: &Shared) -> impl Fn(u32) -> u64 {
+fn rest_until(shared: &ConsumerCore) -> impl Fn(u32) -> u64 {
     let random = shared.cluster.random();
     let now_us = shared.cluster.now_us();
     let options = shared.cluster.options().clone();
@@ -188,9 +195,9 @@ fn rest_until(shared: &Shared) -> impl Fn(u32) -> u64 {
 
 /// There is no answer.
 fn all_failed(
-    shared: &Shared,
-    state: &mut State,
-    asked: BTreeMap<Place, (u64, i64)>,
+    shared: &ConsumerCore,
+    state: &mut ConsumerState,
+    asked: BTreeMap<StreamletKey, (u64, i64)>,
     error: &CallError,
 ) {
     let (rest, now_us) = (rest_until(shared), shared.cluster.now_us());
@@ -206,7 +213,11 @@ fn all_failed(
     }
 }
 
-fn rest_a_little(state: &mut State, asked: &BTreeMap<Place, (u64, i64)>, now_us: u64) {
+fn rest_a_little(
+    state: &mut ConsumerState,
+    asked: &BTreeMap<StreamletKey, (u64, i64)>,
+    now_us: u64,
+) {
     for (place, (epoch, _)) in asked {
         if let Some(position) = state.positions.get_mut(place).filter(|it| it.epoch == *epoch) {
             position.not_before_us = position.not_before_us.max(now_us.saturating_add(REST_US));
@@ -216,23 +227,23 @@ fn rest_a_little(state: &mut State, asked: &BTreeMap<Place, (u64, i64)>, now_us:
 
 /// Takes an answer in.
 fn take(
-    shared: &Shared,
-    state: &mut State,
-    asked: &BTreeMap<Place, (u64, i64)>,
+    shared: &ConsumerCore,
+    state: &mut ConsumerState,
+    asked: &BTreeMap<StreamletKey, (u64, i64)>,
     names: &BTreeMap<[u8; 16], Arc<str>>,
     answer: FetchResponseData,
-    frame: &Arc<Frame>,
+    frame: &Arc<AnswerFrame>,
 ) {
     let whole = Refusal::of(answer.error_code, None);
     for (topic, row) in
         answer.responses.iter().flat_map(|it| it.partitions.iter().map(move |row| (it, row)))
     {
         let Some(stream) = name_of(topic, names) else { continue };
-        let place: Place = (stream, row.partition_index);
+        let place: StreamletKey = (stream, row.partition_index);
         // Nobody asked for it, or does not any more.
         let Some((epoch, offset)) = asked.get(&place).copied() else { continue };
         let known = state.positions.get(&place);
-        if known.is_none_or(|it| it.epoch != epoch || it.phase != Phase::Fetching(offset)) {
+        if known.is_none_or(|it| it.epoch != epoch || it.phase != PositionPhase::Fetching(offset)) {
             continue;
         }
         let refusal = whole.clone().or_else(|| Refusal::of(row.error_code, None));
@@ -264,42 +275,51 @@ fn name_of(
     }
 }
 
-fn refused(shared: &Shared, state: &mut State, place: &Place, refusal: Refusal) {
+fn refused(
+    shared: &ConsumerCore,
+    state: &mut ConsumerState,
+    place: &StreamletKey,
+    refusal: Refusal,
+) {
     let Some(position) = state.positions.get_mut(place) else { return };
     let patience_us = micros(shared.cluster.options().request_timeout);
     let now_us = shared.cluster.now_us();
     let obstacle = refusal.to_string();
     match position.refused(refusal, shared.options.out_of_range, now_us, patience_us) {
-        Trouble::Again { refresh } => {
+        PositionFault::Again { refresh } => {
             position.rest(rest_until(shared));
             state.hinder(place, &obstacle.into(), now_us);
             if refresh {
                 shared.cluster.refresh();
             }
         }
-        Trouble::Restart(at) => position.phase = Phase::Starting(at),
-        Trouble::Stop(error) => state.stop(place, error),
+        PositionFault::Restart(at) => position.phase = PositionPhase::Starting(at),
+        PositionFault::Stop(error) => state.stop(place, error),
     }
 }
 
 fn take_chunks(
-    shared: &Shared,
-    state: &mut State,
-    place: &Place,
+    shared: &ConsumerCore,
+    state: &mut ConsumerState,
+    place: &StreamletKey,
     row: &PartitionData,
-    frame: &Arc<Frame>,
+    frame: &Arc<AnswerFrame>,
 ) {
     let Some(position) = state.positions.get_mut(place) else { return };
-    let Phase::Fetching(from) = position.phase else { return };
+    let PositionPhase::Fetching(from) = position.phase else { return };
     position.end = Some(row.high_watermark);
-    let aborted: Option<Vec<(i64, i64)>> =
+    let aborted: Option<Vec<AbortedTransaction>> =
         (shared.options.isolation == Isolation::Committed).then(|| {
             let rows = row.aborted_transactions.iter().flatten();
-            rows.map(|it| (it.producer_id, it.first_offset)).collect()
+            let aborted = rows.map(|it| AbortedTransaction {
+                first_offset: it.first_offset,
+                producer_id: ProducerId(it.producer_id),
+            });
+            aborted.collect()
         });
     let empty = Bytes::new();
     let walked = walk(row.records.as_ref().unwrap_or(&empty), from, aborted.as_deref());
-    position.phase = Phase::Fetching(walked.next);
+    position.phase = PositionPhase::Fetching(walked.next);
     position.good();
     let trouble = position.walked(walked.end, walked.next);
     let epoch = position.epoch;
@@ -311,10 +331,10 @@ fn take_chunks(
         bytes += seen.bytes.len();
         // Where nobody may take it for long, a chunk must not keep the memory of a whole answer.
         let (chunk, frame) = match shared.options.apart {
-            true => (Bytes::copy_from_slice(&seen.bytes), Frame::new(Bytes::new(), buffers)),
+            true => (Bytes::copy_from_slice(&seen.bytes), AnswerFrame::new(Bytes::new(), buffers)),
             false => (seen.bytes, Arc::clone(frame)),
         };
-        let packed = Packed {
+        let packed = PackedBatch {
             stream: Arc::clone(&place.0),
             streamlet: place.1,
             from,
@@ -322,12 +342,12 @@ fn take_chunks(
             chunk,
             frame,
         };
-        state.waiting.push_back(Waiting::Chunk { epoch, packed });
+        state.waiting.push_back(ConsumerEvent::Chunk { epoch, packed });
     }
     position.buffered_bytes += bytes;
     state.waiting_bytes += bytes;
     state.unhinder(place);
-    if let Some(Trouble::Stop(error)) = trouble {
+    if let Some(PositionFault::Stop(error)) = trouble {
         state.stop(place, error);
     }
 }

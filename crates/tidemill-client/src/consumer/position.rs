@@ -1,6 +1,6 @@
 //! Where a consumer is in a streamlet. Facts in, decisions out; no clock and no lock.
 
-use super::{ConsumeError, OutOfRange, Start, walk::End};
+use super::{ConsumeError, OutOfRange, Start, walk::WalkEnd};
 use crate::{Refusal, admin::OffsetAt};
 use std::sync::Arc;
 use tidemill_wire::kafka::{ErrorCode, KafkaUuid};
@@ -13,7 +13,7 @@ const STREAMLET_BYTES_MAX: usize = 1 << 30;
 
 /// How far a streamlet is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum PositionPhase {
     /// Where to begin is to be looked up.
     Starting(OffsetAt),
     /// It is fetched from this offset on.
@@ -27,7 +27,7 @@ pub(super) struct Position {
     pub(super) stream: Arc<str>,
     pub(super) streamlet: i32,
     pub(super) id: KafkaUuid,
-    pub(super) phase: Phase,
+    pub(super) phase: PositionPhase,
     /// Changes when it is assigned anew: answers to earlier questions do not count then.
     pub(super) epoch: u64,
     /// What the user has taken ends here; none before the first.
@@ -57,7 +57,7 @@ pub struct Obstacle {
 
 /// What follows from an answer that has no chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum PositionFault {
     /// It is asked again, later; `refresh` says whether the leader may be another one.
     Again { refresh: bool },
     /// Where to go on is looked up.
@@ -66,7 +66,7 @@ pub(super) enum Trouble {
     Stop(ConsumeError),
 }
 
-impl From<Start> for Phase {
+impl From<Start> for PositionPhase {
     fn from(start: Start) -> Self {
         match start {
             Start::Offset(offset) => Self::Fetching(offset.max(0)),
@@ -108,10 +108,10 @@ impl Position {
         policy: OutOfRange,
         now_us: u64,
         patience_us: u64,
-    ) -> Trouble {
+    ) -> PositionFault {
         let is_over = self.is_over(refusal.code, now_us, patience_us);
         let stopped = |position: &Self, refusal| {
-            Trouble::Stop(ConsumeError::Refused {
+            PositionFault::Stop(ConsumeError::Refused {
                 stream: position.stream.to_string(),
                 streamlet: position.streamlet,
                 refusal,
@@ -119,12 +119,16 @@ impl Position {
         };
         match refusal.code {
             ErrorCode::OffsetOutOfRange => match policy {
-                OutOfRange::Earliest => Trouble::Restart(OffsetAt::Earliest),
-                OutOfRange::Latest => Trouble::Restart(OffsetAt::Latest),
-                OutOfRange::Stop => Trouble::Stop(ConsumeError::OutOfRange {
+                OutOfRange::Earliest => PositionFault::Restart(OffsetAt::Earliest),
+                OutOfRange::Latest => PositionFault::Restart(OffsetAt::Latest),
+                OutOfRange::Stop => PositionFault::Stop(ConsumeError::OutOfRange {
                     stream: self.stream.to_string(),
                     streamlet: self.streamlet,
-                    offset: if let Phase::Fetching(offset) = self.phase { offset } else { -1 },
+                    offset: if let PositionPhase::Fetching(offset) = self.phase {
+                        offset
+                    } else {
+                        -1
+                    },
                     hint: "what was there was deleted, or has not been written yet".to_owned(),
                 }),
             },
@@ -138,15 +142,15 @@ impl Position {
             | ErrorCode::UnknownLeaderEpoch
             | ErrorCode::ReplicaNotAvailable
             | ErrorCode::KafkaStorageError
-            | ErrorCode::UnknownServerError => Trouble::Again { refresh: true },
+            | ErrorCode::UnknownServerError => PositionFault::Again { refresh: true },
             // What is damaged on a node's disk stays so.
-            ErrorCode::CorruptMessage => Trouble::Stop(ConsumeError::Damaged {
+            ErrorCode::CorruptMessage => PositionFault::Stop(ConsumeError::Damaged {
                 stream: self.stream.to_string(),
                 streamlet: self.streamlet,
-                offset: if let Phase::Fetching(offset) = self.phase { offset } else { -1 },
+                offset: if let PositionPhase::Fetching(offset) = self.phase { offset } else { -1 },
                 reason: refusal.to_string(),
             }),
-            code if code.is_retriable() => Trouble::Again { refresh: false },
+            code if code.is_retriable() => PositionFault::Again { refresh: false },
             _ => stopped(self, refusal),
         }
     }
@@ -172,17 +176,17 @@ impl Position {
     }
 
     /// The decision on how a walk over chunks ended; none: it ended well.
-    pub(super) fn walked(&mut self, end: End, next: i64) -> Option<Trouble> {
+    pub(super) fn walked(&mut self, end: WalkEnd, next: i64) -> Option<PositionFault> {
         let reason = match end {
-            End::Done => return None,
-            End::Longer(bytes) if bytes <= STREAMLET_BYTES_MAX && bytes > self.bytes => {
+            WalkEnd::Done => return None,
+            WalkEnd::Longer(bytes) if bytes <= STREAMLET_BYTES_MAX && bytes > self.bytes => {
                 self.bytes = bytes;
                 return None;
             }
-            End::Longer(bytes) => format!("a chunk of {bytes} bytes did not come whole"),
-            End::Damaged(reason) => reason,
+            WalkEnd::Longer(bytes) => format!("a chunk of {bytes} bytes did not come whole"),
+            WalkEnd::Damaged(reason) => reason,
         };
-        Some(Trouble::Stop(ConsumeError::Damaged {
+        Some(PositionFault::Stop(ConsumeError::Damaged {
             stream: self.stream.to_string(),
             streamlet: self.streamlet,
             offset: next,

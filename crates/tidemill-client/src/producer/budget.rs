@@ -6,21 +6,21 @@ use std::{
 };
 
 /// See the module.
-pub(super) struct Budget {
+pub(super) struct BufferBudget {
     max: usize,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
     freed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct BudgetState {
     used: usize,
     /// Grows with each time that bytes are given back.
     freed: u64,
     waiting: usize,
 }
 
-impl Budget {
+impl BufferBudget {
     pub(super) fn new(max: usize) -> Self {
         Self { max, state: Mutex::default(), freed: Condvar::new() }
     }

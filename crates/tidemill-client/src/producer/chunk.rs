@@ -1,28 +1,21 @@
 //! A chunk on its way: from the first record in it to the answer about it.
 
-use super::{Delivered, ProduceError};
+use super::{Delivered, ProduceError, identity::ProducerIdentity};
 use bytes::Bytes;
 use tidemill_wire::chunk::{ChunkHead, seal};
 
 /// What is done when it is known what became of a record.
-pub(super) type Done = Box<dyn FnOnce(Result<Delivered, ProduceError>) + Send>;
-
-/// Under which name chunks are sent: an idempotent producer's id and epoch (KIP-98).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) producer_id: i64,
-    pub(super) epoch: i16,
-}
+pub(super) type DeliveryCallback = Box<dyn FnOnce(Result<Delivered, ProduceError>) + Send>;
 
 /// A chunk's name and place in the row of its streamlet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    pub(super) identity: Identity,
+    pub(super) identity: ProducerIdentity,
     pub(super) base_sequence: i32,
 }
 
 /// A chunk that takes no more records.
-pub(super) struct Chunk {
+pub(super) struct ProducerChunk {
     /// Counts the chunks of a streamlet, in the order in which they are to be there.
     pub(super) serial: u64,
     pub(super) records: u32,
@@ -34,18 +27,18 @@ pub(super) struct Chunk {
     /// How often it was sent under this stamp.
     pub(super) attempts: u32,
     /// For the records that somebody waits for, by their place in the chunk.
-    pub(super) dones: Vec<(u32, Done)>,
-    content: Content,
+    pub(super) dones: Vec<(u32, DeliveryCallback)>,
+    content: ChunkContent,
 }
 
-enum Content {
+enum ChunkContent {
     /// Nobody else has it.
     Own(Vec<u8>),
     /// It was sent, and may still be under way.
     Sent(Bytes),
 }
 
-impl Chunk {
+impl ProducerChunk {
     pub(super) fn new(content: Vec<u8>, records: u32, serial: u64, born_us: u64) -> Self {
         Self {
             serial,
@@ -55,58 +48,59 @@ impl Chunk {
             stamp: None,
             attempts: 0,
             dones: Vec::new(),
-            content: Content::Own(content),
+            content: ChunkContent::Own(content),
         }
     }
 
     pub(super) fn len(&self) -> usize {
         match &self.content {
-            Content::Own(content) => content.len(),
-            Content::Sent(content) => content.len(),
+            ChunkContent::Own(content) => content.len(),
+            ChunkContent::Sent(content) => content.len(),
         }
     }
 
     /// Writes name and sequence number into the head.
     pub(super) fn stamp(&mut self, stamp: Stamp) {
         self.stamp = Some(stamp);
-        let mut content = match std::mem::replace(&mut self.content, Content::Own(Vec::new())) {
-            Content::Own(content) => content,
-            Content::Sent(content) => content.to_vec(),
+        let mut content = match std::mem::replace(&mut self.content, ChunkContent::Own(Vec::new()))
+        {
+            ChunkContent::Own(content) => content,
+            ChunkContent::Sent(content) => content.to_vec(),
         };
         if let Ok(head) = ChunkHead::read(&content) {
             let head = ChunkHead {
-                producer_id: stamp.identity.producer_id,
-                producer_epoch: stamp.identity.epoch,
+                producer_id: stamp.identity.id.0,
+                producer_epoch: stamp.identity.epoch.0,
                 base_sequence: stamp.base_sequence,
                 ..head
             };
             seal(&mut content, &head);
         }
-        self.content = Content::Own(content);
+        self.content = ChunkContent::Own(content);
     }
 
     /// Its bytes, to be sent.
     pub(super) fn bytes(&mut self) -> Bytes {
-        if let Content::Own(content) = &mut self.content {
-            self.content = Content::Sent(Bytes::from(std::mem::take(content)));
+        if let ChunkContent::Own(content) = &mut self.content {
+            self.content = ChunkContent::Sent(Bytes::from(std::mem::take(content)));
         }
         match &self.content {
-            Content::Sent(content) => content.clone(),
-            Content::Own(_) => Bytes::new(),
+            ChunkContent::Sent(content) => content.clone(),
+            ChunkContent::Own(_) => Bytes::new(),
         }
     }
 
     /// Its memory, for others.
     pub(super) fn into_bytes(self) -> Bytes {
         match self.content {
-            Content::Own(content) => content.into(),
-            Content::Sent(content) => content,
+            ChunkContent::Own(content) => content.into(),
+            ChunkContent::Sent(content) => content,
         }
     }
 }
 
 /// What has come of a chunk for good.
-pub(super) struct Finished {
-    pub(super) chunk: Chunk,
+pub(super) struct FinishedChunk {
+    pub(super) chunk: ProducerChunk,
     pub(super) outcome: Result<Delivered, ProduceError>,
 }

@@ -1,5 +1,5 @@
 //! Which streamlet a key belongs to: the same as with Kafka's own client, so that both may write to
-//! one stream. No key: see [`Stream`](super::stream::Stream).
+//! one stream. No key: see [`ProducerStream`](super::stream::Stream).
 
 /// Kafka's hash of keys: murmur2 with its seed.
 pub(crate) fn murmur2(bytes: &[u8]) -> u32 {

@@ -15,8 +15,9 @@
 
 use super::{
     Delivered, NewRecord, ProduceError,
-    chunk::{Chunk, Done, Finished, Identity, Stamp},
-    verdict::{Facts, Verdict},
+    answer_policy::{AnswerDecision, ChunkFacts},
+    chunk::{DeliveryCallback, FinishedChunk, ProducerChunk, Stamp},
+    identity::ProducerIdentity,
 };
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ mod tests;
 
 /// What of the producer's options a queue goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rules {
+pub(super) struct QueueRules {
     pub(super) idempotent: bool,
     pub(super) compression: Compression,
     pub(super) linger_us: u64,
@@ -38,9 +39,9 @@ pub(super) struct Rules {
 }
 
 /// A chunk that takes records.
-struct Open {
+struct OpenChunk {
     builder: ChunkBuilder,
-    dones: Vec<(u32, Done)>,
+    dones: Vec<(u32, DeliveryCallback)>,
     born_us: u64,
     base_timestamp_ms: i64,
     reserved: usize,
@@ -74,17 +75,17 @@ pub(super) enum NotNow {
     /// The next chunk is longer than what may be sent.
     TooLong,
     /// A producer id is needed that is not this one.
-    NeedsIdentity(Option<Identity>),
+    NeedsIdentity(Option<ProducerIdentity>),
 }
 
 /// See the module.
-pub(super) struct Queue {
-    rules: Rules,
-    open: Option<Open>,
-    closed: VecDeque<Chunk>,
-    in_flight: VecDeque<Chunk>,
+pub(super) struct ChunkQueue {
+    rules: QueueRules,
+    open: Option<OpenChunk>,
+    closed: VecDeque<ProducerChunk>,
+    in_flight: VecDeque<ProducerChunk>,
     next_serial: u64,
-    identity: Option<Identity>,
+    identity: Option<ProducerIdentity>,
     next_sequence: i32,
     /// A number was given out that the log may not have: what has none yet gets one of another
     /// identity, once it is known what became of all that have one.
@@ -98,8 +99,8 @@ pub(super) struct Queue {
     pub(super) due_us: Option<u64>,
 }
 
-impl Queue {
-    pub(super) fn new(rules: Rules) -> Self {
+impl ChunkQueue {
+    pub(super) fn new(rules: QueueRules) -> Self {
         Self {
             rules,
             open: None,
@@ -124,8 +125,9 @@ impl Queue {
 
     /// Whether a record would begin a chunk.
     pub(super) fn would_begin(&self, record: &NewRecord<'_>) -> bool {
-        let fits =
-            |open: &Open| open.builder.len_bytes() + record.bytes_most() <= self.rules.batch_bytes;
+        let fits = |open: &OpenChunk| {
+            open.builder.len_bytes() + record.bytes_most() <= self.rules.batch_bytes
+        };
         self.is_between_chunks() || !self.open.as_ref().is_some_and(fits)
     }
 
@@ -135,7 +137,7 @@ impl Queue {
         &mut self,
         record: &NewRecord<'_>,
         timestamp_ms: i64,
-        done: &mut Option<Done>,
+        done: &mut Option<DeliveryCallback>,
         now_us: impl FnOnce() -> u64,
         take_room: impl FnOnce(usize) -> bool,
     ) -> Result<Appended, RecordRefused> {
@@ -148,7 +150,7 @@ impl Queue {
             }
         }
         let compression = self.rules.compression;
-        let open = self.open.get_or_insert_with(|| Open::new(compression));
+        let open = self.open.get_or_insert_with(|| OpenChunk::new(compression));
         let wanted = open.builder.len_bytes() + most;
         if wanted > open.reserved {
             let steps = wanted.next_multiple_of(STEP_BYTES).min(self.rules.batch_bytes);
@@ -192,7 +194,7 @@ impl Queue {
         let Some(open) = &mut self.open else { return false };
         let records = open.builder.record_count().unsigned_abs();
         let Some(content) = open.builder.finish() else { return false };
-        let mut chunk = Chunk::new(content, records, self.next_serial, open.born_us);
+        let mut chunk = ProducerChunk::new(content, records, self.next_serial, open.born_us);
         self.next_serial += 1;
         chunk.reserved = std::mem::take(&mut open.reserved);
         chunk.dones = std::mem::take(&mut open.dones);
@@ -216,7 +218,7 @@ impl Queue {
 
     /// Whether the next chunk waits until nothing is under way.
     fn must_be_alone(&self) -> bool {
-        let again = |it: &Chunk| it.attempts > 0;
+        let again = |it: &ProducerChunk| it.attempts > 0;
         self.renew
             || self.gap
             || self.closed.front().is_some_and(again)
@@ -247,7 +249,7 @@ impl Queue {
     pub(super) fn next(
         &mut self,
         now_us: u64,
-        current: Option<Identity>,
+        current: Option<ProducerIdentity>,
         bytes_max: usize,
     ) -> Result<(u64, Bytes), NotNow> {
         if self.readiness(now_us) != Readiness::Ready {
@@ -273,7 +275,7 @@ impl Queue {
         Ok(sent)
     }
 
-    fn take_identity(&mut self, current: Option<Identity>) -> Result<(), NotNow> {
+    fn take_identity(&mut self, current: Option<ProducerIdentity>) -> Result<(), NotNow> {
         // To be known by a log that has it, a chunk is sent again as it was.
         let may_be_there = self.closed.front().is_some_and(|it| it.stamp.is_some());
         if self.identity.is_some() && !self.renew && (!self.gap || may_be_there) {
@@ -294,11 +296,11 @@ impl Queue {
     }
 
     /// Facts about a chunk that is under way.
-    pub(super) fn facts(&self, serial: u64) -> Option<Facts> {
+    pub(super) fn facts(&self, serial: u64) -> Option<ChunkFacts> {
         let chunk = self.in_flight.iter().find(|it| it.serial == serial)?;
         let waiting = self.closed.iter().filter(|it| it.stamp.is_some());
         let first = self.in_flight.iter().chain(waiting).all(|it| it.serial >= serial);
-        Some(Facts { stamped: chunk.stamp.is_some(), first })
+        Some(ChunkFacts { stamped: chunk.stamp.is_some(), first })
     }
 
     /// Takes the answer about a chunk that is under way: what it means, what the log said of a chunk
@@ -306,27 +308,27 @@ impl Queue {
     pub(super) fn answered(
         &mut self,
         serial: u64,
-        verdict: Verdict,
+        answer_policy: AnswerDecision,
         delivered: Delivered,
         error: ProduceError,
         rest_until_us: impl FnOnce(u32) -> u64,
-    ) -> Option<Finished> {
+    ) -> Option<FinishedChunk> {
         let index = self.in_flight.iter().position(|it| it.serial == serial)?;
         let chunk = self.in_flight.remove(index)?;
-        match verdict {
-            Verdict::Delivered | Verdict::Known => {
+        match answer_policy {
+            AnswerDecision::Delivered | AnswerDecision::Known => {
                 self.failures = 0;
                 self.not_before_us = 0;
                 self.last_obstacle = None;
-                Some(Finished { chunk, outcome: Ok(delivered) })
+                Some(FinishedChunk { chunk, outcome: Ok(delivered) })
             }
-            Verdict::Failed => {
+            AnswerDecision::Failed => {
                 // If its numbers are not in the log, those behind it will not fit.
                 self.gap |= chunk.stamp.is_some();
-                Some(Finished { chunk, outcome: Err(error) })
+                Some(FinishedChunk { chunk, outcome: Err(error) })
             }
-            Verdict::Again { .. } | Verdict::NewIdentity => {
-                self.renew |= verdict == Verdict::NewIdentity;
+            AnswerDecision::Again { .. } | AnswerDecision::NewIdentity => {
+                self.renew |= answer_policy == AnswerDecision::NewIdentity;
                 // Those that were under way together fail together: that is one failure.
                 if index == 0 {
                     self.failures = self.failures.saturating_add(1);
@@ -355,7 +357,7 @@ impl Queue {
         &mut self,
         now_us: u64,
         timed_out: impl Fn(&str, u64) -> ProduceError,
-    ) -> Vec<Finished> {
+    ) -> Vec<FinishedChunk> {
         let Some(dead_us) = now_us.checked_sub(self.rules.delivery_timeout_us) else {
             return Vec::new();
         };
@@ -368,13 +370,13 @@ impl Queue {
             self.gap |= chunk.stamp.is_some();
             let last = self.last_obstacle.as_deref().unwrap_or("it had no turn");
             let outcome = Err(timed_out(last, now_us.saturating_sub(chunk.born_us)));
-            expired.push(Finished { chunk, outcome });
+            expired.push(FinishedChunk { chunk, outcome });
         }
         expired
     }
 
     /// Takes out everything, because the producer ends.
-    pub(super) fn drain_all(&mut self) -> Vec<Chunk> {
+    pub(super) fn drain_all(&mut self) -> Vec<ProducerChunk> {
         self.close();
         self.in_flight.drain(..).chain(self.closed.drain(..)).collect()
     }
@@ -393,7 +395,7 @@ const STEP_BYTES: usize = 16 << 10;
 /// A chunk with less room than this is full.
 const RECORD_BYTES_LEAST: usize = 32;
 
-impl Open {
+impl OpenChunk {
     fn new(compression: Compression) -> Self {
         Self {
             builder: ChunkBuilder::new(compression),

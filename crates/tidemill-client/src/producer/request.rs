@@ -1,6 +1,6 @@
 //! One produce request: which chunks are in it, and what its answer says about each.
 
-use super::{Delivered, stream::Streamlet};
+use super::{Delivered, stream::ProducerStreamlet};
 use crate::{Refusal, cluster::Metadata};
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc};
@@ -10,8 +10,8 @@ use tidemill_wire::kafka::{
 };
 
 /// A chunk in a request.
-pub(super) struct Part {
-    pub(super) streamlet: Arc<Streamlet>,
+pub(super) struct RequestChunk {
+    pub(super) streamlet: Arc<ProducerStreamlet>,
     pub(super) serial: u64,
     /// The id under which its stream is named, where streams are named by id.
     pub(super) id: KafkaUuid,
@@ -19,21 +19,21 @@ pub(super) struct Part {
 
 /// The chunks of a request, as they are put together.
 #[derive(Default)]
-pub(super) struct Parts {
-    pub(super) parts: Vec<Part>,
+pub(super) struct RequestChunks {
+    pub(super) parts: Vec<RequestChunk>,
     chunks: Vec<Bytes>,
     pub(super) bytes: usize,
 }
 
-impl Parts {
-    pub(super) fn push(&mut self, part: Part, chunk: Bytes) {
+impl RequestChunks {
+    pub(super) fn push(&mut self, part: RequestChunk, chunk: Bytes) {
         self.bytes += chunk.len();
         self.parts.push(part);
         self.chunks.push(chunk);
     }
 
     /// The request, and its parts for when the answer comes. Chunks of one stream stand together.
-    pub(super) fn finish(self, acks: i16, timeout_ms: i32) -> (Produce, Vec<Part>) {
+    pub(super) fn finish(self, acks: i16, timeout_ms: i32) -> (Produce, Vec<RequestChunk>) {
         let mut streams: Vec<ProduceStream> = Vec::new();
         let mut places: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for (part, chunk) in self.parts.iter().zip(self.chunks) {
@@ -78,7 +78,7 @@ impl<'a> Answers<'a> {
     }
 
     /// What it says about a part; none if it says nothing.
-    pub(super) fn about(&self, part: &Part) -> Option<(Delivered, Option<Refusal>)> {
+    pub(super) fn about(&self, part: &RequestChunk) -> Option<(Delivered, Option<Refusal>)> {
         let index = part.streamlet.index;
         let row = self
             .by_name

@@ -12,12 +12,12 @@ use std::{
 /// See the module.
 #[derive(Default)]
 pub(super) struct Schedule {
-    state: Mutex<State>,
+    state: Mutex<DueState>,
     bell: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct DueState {
     due: BTreeSet<(u64, usize)>,
     /// Until when the thread sleeps; 0 while it does not.
     sleeps_until_us: u64,

@@ -11,19 +11,19 @@
 
 use super::{
     Delivered, ProduceError,
-    chunk::{Finished, Identity},
-    identity::Holding,
-    queue::{NotNow, Queue, Readiness},
-    request::{Answers, Part, Parts, id_of},
-    shared::Shared,
-    stream::Streamlet,
-    verdict::{self, Verdict},
+    answer_policy::{self, AnswerDecision},
+    chunk::FinishedChunk,
+    identity::{IdentityState, ProducerIdentity},
+    producer_core::ProducerCore,
+    queue::{ChunkQueue, NotNow, Readiness},
+    request::{Answers, RequestChunk, RequestChunks, id_of},
+    stream::ProducerStreamlet,
 };
 use crate::{
     CallError, Refusal,
     backoff::rest_us,
-    cluster::{Metadata, Way},
-    connection::{Asking, Connection},
+    cluster::{Metadata, NodeRoute},
+    connection::{Connection, RequestOptions},
     options::micros,
 };
 use bytes::Bytes;
@@ -34,6 +34,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
+use tidemill_types::NodeId;
 use tidemill_wire::kafka::{
     ApiKey, ErrorCode,
     message::{InitProducerIdRequestData, ProduceRequestData},
@@ -47,21 +48,21 @@ const METADATA_AGE_US: u64 = 60_000_000;
 
 /// What the thread keeps about a node.
 #[derive(Default)]
-struct Node {
+struct NodeQueue {
     /// Streamlets that have something to send, in turn.
-    waiting: VecDeque<Arc<Streamlet>>,
+    waiting: VecDeque<Arc<ProducerStreamlet>>,
     in_flight: Arc<AtomicUsize>,
 }
 
 /// See the module.
-pub(super) struct Sender {
-    shared: Arc<Shared>,
-    nodes: BTreeMap<i32, Node>,
+pub(super) struct ProducerThread {
+    shared: Arc<ProducerCore>,
+    nodes: BTreeMap<NodeId, NodeQueue>,
     due: Vec<usize>,
 }
 
-impl Sender {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+impl ProducerThread {
+    pub(super) fn new(shared: Arc<ProducerCore>) -> Self {
         Self { shared, nodes: BTreeMap::new(), due: Vec::new() }
     }
 
@@ -86,7 +87,7 @@ impl Sender {
         self.grow(&metadata);
         let ask_us = self.ask_identity(now_us);
         self.shared.schedule.take_due(now_us, &mut self.due);
-        let due: Vec<Arc<Streamlet>> = {
+        let due: Vec<Arc<ProducerStreamlet>> = {
             let all = self.shared.streamlets.read().expect("no panic while held");
             self.due.drain(..).filter_map(|place| all.get(place).cloned()).collect()
         };
@@ -94,7 +95,7 @@ impl Sender {
             self.route(streamlet, &metadata, now_us);
         }
         let mut until_us = tend_us.min(ask_us).min(now_us.saturating_add(METADATA_AGE_US));
-        let ids: Vec<i32> = self.nodes.keys().copied().collect();
+        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         for id in ids {
             until_us = until_us.min(self.serve(id, &metadata, now_us));
         }
@@ -113,7 +114,7 @@ impl Sender {
     }
 
     /// Puts a streamlet that is due into its leader's turn, or has it looked at later.
-    fn route(&mut self, streamlet: &Arc<Streamlet>, metadata: &Metadata, now_us: u64) {
+    fn route(&mut self, streamlet: &Arc<ProducerStreamlet>, metadata: &Metadata, now_us: u64) {
         let mut queue = streamlet.lock();
         queue.due_us = None;
         let readiness = queue.readiness(now_us);
@@ -145,18 +146,18 @@ impl Sender {
     }
 
     /// Sends what waits for a node, as far as may be. Returns when to look again.
-    fn serve(&mut self, id: i32, metadata: &Metadata, now_us: u64) -> u64 {
+    fn serve(&mut self, id: NodeId, metadata: &Metadata, now_us: u64) -> u64 {
         let Some(node) = self.nodes.get_mut(&id) else { return u64::MAX };
         if node.waiting.is_empty() {
             return u64::MAX;
         }
-        let connection = match self.shared.cluster.way_to(id, now_us) {
-            Way::Ready(connection) => connection,
-            Way::Opening { .. } => return u64::MAX,
+        let connection = match self.shared.cluster.route_to(id, now_us) {
+            NodeRoute::Ready(connection) => connection,
+            NodeRoute::Opening { .. } => return u64::MAX,
             way => {
                 let look_us = now_us.saturating_add(LOOK_US);
                 let (error, look_us) = match way {
-                    Way::Resting { error, until_us } => (Some(error), look_us.min(until_us)),
+                    NodeRoute::Resting { error, until_us } => (Some(error), look_us.min(until_us)),
                     _ => (None, look_us),
                 };
                 // They are looked at again by themselves: their leader may be another one then.
@@ -186,11 +187,11 @@ impl Sender {
     }
 
     /// Takes chunks for one request off the queues that wait for a node.
-    fn take_parts(&mut self, id: i32, metadata: &Metadata, now_us: u64) -> Parts {
-        let mut parts = Parts::default();
+    fn take_parts(&mut self, id: NodeId, metadata: &Metadata, now_us: u64) -> RequestChunks {
+        let mut parts = RequestChunks::default();
         let Some(node) = self.nodes.get_mut(&id) else { return parts };
         let holding = self.shared.holding.lock().expect("no panic while held").clone();
-        let mut spent: Option<Identity> = None;
+        let mut spent: Option<ProducerIdentity> = None;
         let mut finished = Vec::new();
         for _ in 0..node.waiting.len() {
             let Some(streamlet) = node.waiting.pop_front() else { break };
@@ -215,18 +216,19 @@ impl Sender {
                         node.waiting.push_back(Arc::clone(&streamlet));
                     }
                     let id = id_of(metadata, &streamlet.stream);
-                    parts.push(Part { streamlet, serial, id }, chunk);
+                    parts.push(RequestChunk { streamlet, serial, id }, chunk);
                 }
                 (Err(NotNow::TooLong), _) => {
                     drop(queue);
                     node.waiting.push_front(streamlet);
                     break;
                 }
-                (Err(NotNow::NeedsIdentity(_)), Holding::Refused(refusal)) => {
+                (Err(NotNow::NeedsIdentity(_)), IdentityState::Refused(refusal)) => {
                     let outcome = Err(ProduceError::NoProducerId(refusal.clone()));
                     let given_up = queue.drain_all().into_iter();
-                    finished
-                        .extend(given_up.map(|chunk| Finished { chunk, outcome: outcome.clone() }));
+                    finished.extend(
+                        given_up.map(|chunk| FinishedChunk { chunk, outcome: outcome.clone() }),
+                    );
                 }
                 (Err(NotNow::NeedsIdentity(before)), _) => {
                     spent = spent.or(before);
@@ -251,7 +253,7 @@ impl Sender {
         &self,
         connection: &Connection,
         in_flight: &Arc<AtomicUsize>,
-        parts: Parts,
+        parts: RequestChunks,
         now_us: u64,
     ) {
         let shared = &self.shared;
@@ -264,7 +266,7 @@ impl Sender {
             Err(error) => return answered(shared, &parts, Err(&error)),
         };
         in_flight.fetch_add(1, Ordering::AcqRel);
-        let asking = Asking {
+        let asking = RequestOptions {
             version,
             deadline_us: now_us.saturating_add(micros(timeout)),
             more_bytes: 0,
@@ -298,27 +300,31 @@ impl Sender {
         }
         let mut holding = shared.holding.lock().expect("no panic while held");
         match *holding {
-            Holding::Wanted { not_before_us } if not_before_us > now_us => return not_before_us,
-            Holding::Wanted { .. } => {}
+            IdentityState::Wanted { not_before_us } if not_before_us > now_us => {
+                return not_before_us;
+            }
+            IdentityState::Wanted { .. } => {}
             _ => return u64::MAX,
         }
-        let connection = match shared.cluster.way_to_any(now_us) {
-            Way::Ready(connection) => connection,
-            Way::Resting { until_us, .. } | Way::Opening { until_us } => return until_us,
-            Way::Unknown => return u64::MAX,
+        let connection = match shared.cluster.route_to_any(now_us) {
+            NodeRoute::Ready(connection) => connection,
+            NodeRoute::Resting { until_us, .. } | NodeRoute::Opening { until_us } => {
+                return until_us;
+            }
+            NodeRoute::Unknown => return u64::MAX,
         };
         let version = match connection.version(ApiKey::InitProducerId) {
             Ok(version) => version,
             Err(CallError::Unsupported { .. }) => {
                 let message = "the node gives out none: say `idempotent: false`".to_owned();
                 let code = ErrorCode::UnsupportedVersion;
-                *holding = Holding::Refused(Refusal { code, message: Some(message) });
+                *holding = IdentityState::Refused(Refusal { code, message: Some(message) });
                 return u64::MAX;
             }
             // It has ended in this moment, and will be opened again.
             Err(_) => return now_us.saturating_add(LOOK_US),
         };
-        *holding = Holding::Asked;
+        *holding = IdentityState::Asked;
         drop(holding);
         let request = InitProducerIdRequestData::default()
             .with_transactional_id(None)
@@ -326,23 +332,24 @@ impl Sender {
             .with_producer_id(-1)
             .with_producer_epoch(-1);
         let patience_us = micros(shared.cluster.options().request_timeout);
-        let asking = Asking::answered(version, now_us.saturating_add(patience_us));
+        let asking = RequestOptions::answered(version, now_us.saturating_add(patience_us));
         let (shared, asked) = (Arc::clone(shared), connection.clone());
         let then = Box::new(move |answer: Result<Bytes, CallError>| {
             let read =
                 answer.and_then(|it| asked.read_answer::<InitProducerIdRequestData>(version, it));
             let rest_us = micros(shared.cluster.options().backoff);
-            let later =
-                Holding::Wanted { not_before_us: shared.cluster.now_us().saturating_add(rest_us) };
+            let later = IdentityState::Wanted {
+                not_before_us: shared.cluster.now_us().saturating_add(rest_us),
+            };
             let holding = match read {
                 Err(_) => later,
                 Ok(answer) => match Refusal::of(answer.error_code, None) {
-                    None => Holding::Held(Identity {
-                        producer_id: answer.producer_id,
-                        epoch: answer.producer_epoch,
-                    }),
+                    None => IdentityState::Held(ProducerIdentity::of(
+                        answer.producer_id,
+                        answer.producer_epoch,
+                    )),
                     Some(refusal) if refusal.code.is_retriable() => later,
-                    Some(refusal) => Holding::Refused(refusal),
+                    Some(refusal) => IdentityState::Refused(refusal),
                 },
             };
             *shared.holding.lock().expect("no panic while held") = holding;
@@ -353,7 +360,11 @@ impl Sender {
     }
 }
 
-fn expire(streamlet: &Streamlet, queue: &mut Queue, now_us: u64) -> Vec<Finished> {
+fn expire(
+    streamlet: &ProducerStreamlet,
+    queue: &mut ChunkQueue,
+    now_us: u64,
+) -> Vec<FinishedChunk> {
     queue.expire(now_us, |last, after_us| ProduceError::TimedOut {
         stream: streamlet.stream.to_string(),
         streamlet: streamlet.index,
@@ -364,7 +375,11 @@ fn expire(streamlet: &Streamlet, queue: &mut Queue, now_us: u64) -> Vec<Finished
 
 /// What follows from the answer to a request, or from there being none. `None` in place of answers:
 /// none is needed.
-fn answered(shared: &Shared, parts: &[Part], answers: Result<Option<&Answers<'_>>, &CallError>) {
+fn answered(
+    shared: &ProducerCore,
+    parts: &[RequestChunk],
+    answers: Result<Option<&Answers<'_>>, &CallError>,
+) {
     let mut finished = Vec::new();
     let mut refresh = false;
     for part in parts {
@@ -377,35 +392,39 @@ fn answered(shared: &Shared, parts: &[Part], answers: Result<Option<&Answers<'_>
         };
         let mut queue = streamlet.lock();
         let Some(facts) = queue.facts(part.serial) else { continue };
-        let (verdict, delivered, error) = match answers {
-            Ok(None) => (Verdict::Delivered, unknown, ProduceError::Closed),
+        let (answer_policy, delivered, error) = match answers {
+            Ok(None) => (AnswerDecision::Delivered, unknown, ProduceError::Closed),
             Ok(Some(answers)) => match answers.about(part) {
                 None => {
                     let code = ErrorCode::UnknownServerError;
                     let message = Some("the answer does not speak of it".to_owned());
                     let error = refused(Refusal { code, message });
-                    (Verdict::Again { refresh: true }, unknown, error)
+                    (AnswerDecision::Again { refresh: true }, unknown, error)
                 }
-                Some((delivered, None)) => (Verdict::Delivered, delivered, ProduceError::Closed),
+                Some((delivered, None)) => {
+                    (AnswerDecision::Delivered, delivered, ProduceError::Closed)
+                }
                 Some((_, Some(refusal))) => {
-                    (verdict::of_code(refusal.code, facts), unknown, refused(refusal))
+                    (answer_policy::of_code(refusal.code, facts), unknown, refused(refusal))
                 }
             },
-            Err(error) => (verdict::of_error(error), unknown, ProduceError::Call(error.clone())),
+            Err(error) => {
+                (answer_policy::of_error(error), unknown, ProduceError::Call(error.clone()))
+            }
         };
-        if matches!(verdict, Verdict::Again { .. } | Verdict::NewIdentity) {
+        if matches!(answer_policy, AnswerDecision::Again { .. } | AnswerDecision::NewIdentity) {
             shared.counts.retries.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(
                 stream = %streamlet.stream, streamlet = streamlet.index, %error, "sent again"
             );
         }
-        refresh |= verdict == Verdict::Again { refresh: true };
+        refresh |= answer_policy == AnswerDecision::Again { refresh: true };
         let now_us = shared.cluster.now_us();
         let rest = |failures| {
             let random = shared.cluster.random();
             now_us.saturating_add(rest_us(failures, shared.cluster.options(), random))
         };
-        finished.extend(queue.answered(part.serial, verdict, delivered, error, rest));
+        finished.extend(queue.answered(part.serial, answer_policy, delivered, error, rest));
         finished.extend(expire(streamlet, &mut queue, now_us));
         match queue.readiness(now_us) {
             Readiness::Idle => queue.rest(),

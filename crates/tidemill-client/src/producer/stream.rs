@@ -3,7 +3,7 @@
 //! Records without a key go to one streamlet until its chunk is closed, then to the next that has a
 //! leader: so chunks are full, and all streamlets get as many (KIP-480).
 
-use super::{partitioner::streamlet_of, queue::Queue};
+use super::{partitioner::streamlet_of, queue::ChunkQueue};
 use std::sync::{
     Arc, Mutex, MutexGuard, RwLock,
     atomic::{AtomicUsize, Ordering},
@@ -11,26 +11,31 @@ use std::sync::{
 use tidemill_wire::kafka::{self, KafkaString};
 
 /// See the module.
-pub(super) struct Stream {
+pub(super) struct ProducerStream {
     pub(super) name: Arc<str>,
     pub(super) kafka_name: KafkaString,
-    streamlets: RwLock<Vec<Arc<Streamlet>>>,
+    streamlets: RwLock<Vec<Arc<ProducerStreamlet>>>,
     /// The streamlet for records without a key.
     current: AtomicUsize,
 }
 
 /// A streamlet of a stream.
-pub(super) struct Streamlet {
+pub(super) struct ProducerStreamlet {
     pub(super) stream: Arc<str>,
     pub(super) kafka_name: KafkaString,
     pub(super) index: i32,
     /// Its place among all of the producer's.
     pub(super) place: usize,
-    queue: Mutex<Queue>,
+    queue: Mutex<ChunkQueue>,
 }
 
-impl Streamlet {
-    pub(super) fn new(stream: &Stream, index: i32, place: usize, queue: Queue) -> Self {
+impl ProducerStreamlet {
+    pub(super) fn new(
+        stream: &ProducerStream,
+        index: i32,
+        place: usize,
+        queue: ChunkQueue,
+    ) -> Self {
         Self {
             stream: Arc::clone(&stream.name),
             kafka_name: stream.kafka_name.clone(),
@@ -40,12 +45,12 @@ impl Streamlet {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ChunkQueue> {
         self.queue.lock().expect("no panic while held")
     }
 }
 
-impl Stream {
+impl ProducerStream {
     /// A stream without streamlets; `start` is any number.
     pub(super) fn new(name: &str, start: u64) -> Self {
         Self {
@@ -60,30 +65,30 @@ impl Stream {
         self.streamlets.read().expect("no panic while held").len()
     }
 
-    pub(super) fn push(&self, streamlet: Arc<Streamlet>) {
+    pub(super) fn push(&self, streamlet: Arc<ProducerStreamlet>) {
         self.streamlets.write().expect("no panic while held").push(streamlet);
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<Arc<Streamlet>> {
+    pub(super) fn get(&self, index: usize) -> Option<Arc<ProducerStreamlet>> {
         self.streamlets.read().expect("no panic while held").get(index).cloned()
     }
 
     /// Does something with the streamlet of a key.
-    pub(super) fn of_key(&self, key: &[u8]) -> Option<Arc<Streamlet>> {
+    pub(super) fn of_key(&self, key: &[u8]) -> Option<Arc<ProducerStreamlet>> {
         let streamlets = self.streamlets.read().expect("no panic while held");
         let index = (!streamlets.is_empty()).then(|| streamlet_of(key, streamlets.len()))?;
         streamlets.get(index).cloned()
     }
 
     /// The streamlet that records without a key go to now.
-    pub(super) fn current(&self) -> Option<Arc<Streamlet>> {
+    pub(super) fn current(&self) -> Option<Arc<ProducerStreamlet>> {
         let streamlets = self.streamlets.read().expect("no panic while held");
         let current = self.current.load(Ordering::Relaxed);
         streamlets.get(current.checked_rem(streamlets.len())?).cloned()
     }
 
     /// Goes on to the next streamlet that is `good`, if one is; else to the next one.
-    pub(super) fn advance(&self, good: impl Fn(i32) -> bool) -> Option<Arc<Streamlet>> {
+    pub(super) fn advance(&self, good: impl Fn(i32) -> bool) -> Option<Arc<ProducerStreamlet>> {
         let streamlets = self.streamlets.read().expect("no panic while held");
         let count = streamlets.len();
         let next = self.current.load(Ordering::Relaxed).wrapping_add(1);

@@ -200,7 +200,7 @@ fn a_refusal_for_good_is_told_and_what_follows_goes_on() {
     assert!(error.to_string().contains("max.message.bytes"), "{error}");
     events.send(&value(b"3")).unwrap();
     let error = producer.flush(PATIENCE).unwrap_err();
-    assert!(matches!(error, FlushError::Lost { records: 1, .. }), "{error:?}");
+    assert!(matches!(error, FlushError::LostRecords { records: 1, .. }), "{error:?}");
     log.on_request(|_| Fault::None);
     producer.flush(PATIENCE).unwrap();
     events.send_and_wait(&value(b"4")).unwrap();

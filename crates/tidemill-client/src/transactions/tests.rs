@@ -292,7 +292,7 @@ fn kill_after(log: &FakeLog, requests: usize, is_last_done: bool) -> Arc<Mutex<u
     asked
 }
 
-/// The table of `transactions/take_over.rs`, line by line: after each request another process goes on,
+/// The table of `transactions/takeover.rs`, line by line: after each request another process goes on,
 /// or the same one.
 #[test]
 fn whoever_is_killed_while_a_lost_end_is_made_up_for_all_of_it_counts_or_nothing() {
@@ -503,12 +503,12 @@ fn what_will_not_pass_is_told_as_such() {
 #[test]
 fn after_the_largest_sequence_number_comes_zero() {
     let mut made = chunk(&["a", "b", "c"]);
-    assert_eq!(stamp(&mut made, (9, 4), 10), 13);
+    assert_eq!(stamp(&mut made, ProducerIdentity::of(9, 4), 10), 13);
     let head = ChunkHead::check(&made).unwrap();
     assert!(head.is_transactional());
     assert_eq!((head.producer_id, head.producer_epoch, head.base_sequence), (9, 4, 10));
-    assert_eq!(stamp(&mut made, (9, 4), i32::MAX), 2);
-    assert_eq!(stamp(&mut made, (9, 4), i32::MAX - 2), 0);
+    assert_eq!(stamp(&mut made, ProducerIdentity::of(9, 4), i32::MAX), 2);
+    assert_eq!(stamp(&mut made, ProducerIdentity::of(9, 4), i32::MAX - 2), 0);
 }
 
 #[test]

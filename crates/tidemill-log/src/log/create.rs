@@ -6,7 +6,7 @@
 //! ```
 
 use super::Log;
-use crate::{core::at, error::LogError, meta, options::StreamSpec, stream::Stream};
+use crate::{error::LogError, log_core::at, meta, options::StreamSpec, stream::Stream};
 use std::{
     collections::BTreeSet,
     io,

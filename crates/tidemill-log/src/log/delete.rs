@@ -8,8 +8,8 @@
 
 use super::Log;
 use crate::{
-    core::{EmptiedFile, LogCore, at},
     error::LogError,
+    log_core::{EmptiedFile, LogCore, at},
     meta::{self, StreamMeta},
     retention::retired,
     segment::Segment,

@@ -2,10 +2,10 @@
 
 use super::delete::{remove, remove_folder};
 use crate::{
-    core::{LogCore, at},
     disk_reserve::DiskReserve,
     error::LogError,
     ids::{SegmentName, first_group, is_stream_name},
+    log_core::{LogCore, at},
     meta::{self, LogMeta, StreamMeta},
     options::{Fsync, StreamLimits},
     recover::{self, PendingSyncs, SegmentFile},

@@ -2,9 +2,9 @@
 
 use super::{ScannedChunk, ScannedSegment, SegmentFile};
 use crate::{
-    core::{LogCore, at},
     error::LogError,
     format::DATA_START,
+    log_core::{LogCore, at},
     report::Finding,
     walk::Walker,
 };

@@ -4,8 +4,8 @@
 //! Invariant: a mark claims only durable data.
 
 use crate::{
-    core::{LogCore, at},
     error::LogError,
+    log_core::{LogCore, at},
     segment::Segment,
 };
 use std::{collections::BTreeSet, path::Path, sync::Arc};

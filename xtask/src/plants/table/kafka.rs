@@ -8,10 +8,10 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "making-up-aborted",
         what: "Who finds a transaction that was to commit what has lost its end aborts it.",
         package: "tidemill-client",
-        file: "crates/tidemill-client/src/transactions/decided.rs",
+        file: "crates/tidemill-client/src/transactions/decision.rs",
         changes: &[(
-            "Purpose::EndAgain(committed)) => Next::End(committed),",
-            "Purpose::EndAgain(_)) => Next::TakeOver,",
+            "TakeoverPurpose::EndAgain(committed)) => NextStep::End(committed),",
+            "TakeoverPurpose::EndAgain(_)) => NextStep::TakeOver,",
         )],
         caught_by: &[
             "what_makes_up_for_an_end_is_ended_and_not_taken_over",
@@ -22,10 +22,10 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "decision-forgotten",
         what: "An id is taken over, and how its last transaction was decided is nowhere any more.",
         package: "tidemill-client",
-        file: "crates/tidemill-client/src/transactions/take_over.rs",
+        file: "crates/tidemill-client/src/transactions/takeover.rs",
         changes: &[(
-            "self.init(Purpose::EndAgain(committed))?.0,",
-            "self.init(Purpose::Write)?.0,",
+            "self.init(TakeoverPurpose::EndAgain(committed))?.0,",
+            "self.init(TakeoverPurpose::Write)?.0,",
         )],
         caught_by: &[
             "whoever_is_killed_while_a_lost_end_is_made_up_for_all_of_it_counts_or_nothing",

@@ -38,6 +38,10 @@ fn marker(base: i64, producer_id: i64, is_commit: bool) -> Vec<u8> {
     chunk
 }
 
+fn aborted(producer_id: i64, first_offset: i64) -> AbortedTransaction {
+    AbortedTransaction { first_offset, producer_id: ProducerId(producer_id) }
+}
+
 fn offsets(walked: &Walked) -> Vec<i64> {
     walked.chunks.iter().map(|it| it.head.base_offset).collect()
 }
@@ -46,14 +50,14 @@ fn offsets(walked: &Walked) -> Vec<i64> {
 fn chunks_are_seen_in_order_and_a_cut_one_is_asked_for_again() {
     let whole = [chunk(10, 3, None), chunk(13, 2, None)].concat();
     let walked = walk(&whole.clone().into(), 11, None);
-    assert_eq!((offsets(&walked), walked.next, &walked.end), (vec![10, 13], 15, &End::Done));
+    assert_eq!((offsets(&walked), walked.next, &walked.end), (vec![10, 13], 15, &WalkEnd::Done));
     let cut = Bytes::from(whole).slice(..whole_len(&walked) - 1);
     let walked = walk(&cut, 11, None);
-    assert_eq!((offsets(&walked), walked.next, &walked.end), (vec![10], 13, &End::Done));
+    assert_eq!((offsets(&walked), walked.next, &walked.end), (vec![10], 13, &WalkEnd::Done));
     let first = cut.slice(..70);
     let walked = walk(&first, 11, None);
-    assert_eq!((walked.next, &walked.end), (11, &End::Longer(chunk(10, 3, None).len())));
-    assert_eq!(walk(&cut.slice(..20), 11, None).end, End::Longer(61));
+    assert_eq!((walked.next, &walked.end), (11, &WalkEnd::Longer(chunk(10, 3, None).len())));
+    assert_eq!(walk(&cut.slice(..20), 11, None).end, WalkEnd::Longer(61));
     assert_eq!(walk(&Bytes::new(), 11, None), Walked { next: 11, ..Walked::default() });
 }
 
@@ -68,15 +72,18 @@ fn damage_is_told_and_what_stands_before_it_is_seen() {
     second[at] ^= 1;
     let walked = walk(&[chunk(10, 3, None), second].concat().into(), 10, None);
     assert_eq!((offsets(&walked), walked.next), (vec![10], 13));
-    assert!(matches!(&walked.end, End::Damaged(reason) if reason.contains("CRC")), "{walked:?}");
+    assert!(
+        matches!(&walked.end, WalkEnd::Damaged(reason) if reason.contains("CRC")),
+        "{walked:?}"
+    );
     let old = walk(&vec![0; 100].into(), 10, None);
-    assert!(matches!(&old.end, End::Damaged(reason) if reason.contains("format version 0")));
+    assert!(matches!(&old.end, WalkEnd::Damaged(reason) if reason.contains("format version 0")));
     for base in [-1, i64::MIN, i64::MAX, i64::MAX - 1] {
         let walked = walk(&chunk(base, 2, None).into(), 0, None);
-        assert!(matches!(walked.end, End::Damaged(_)), "{base}");
+        assert!(matches!(walked.end, WalkEnd::Damaged(_)), "{base}");
     }
     let before = walk(&chunk(3, 2, None).into(), 10, None);
-    assert!(matches!(before.end, End::Damaged(_)), "else it would be asked for for ever");
+    assert!(matches!(before.end, WalkEnd::Damaged(_)), "else it would be asked for for ever");
 }
 
 #[test]
@@ -94,10 +101,10 @@ fn aborted_transactions_and_markers_are_not_seen() {
     .into();
     let all = walk(&bytes, 0, None);
     assert_eq!((offsets(&all), all.next), (vec![0, 1, 2, 4], 7));
-    let committed = walk(&bytes, 0, Some(&[(7, 0)]));
+    let committed = walk(&bytes, 0, Some(&[aborted(7, 0)]));
     assert_eq!((offsets(&committed), committed.next), (vec![1, 2, 4], 7));
     // The same producer twice: the second transaction begins at 4.
-    let both = walk(&bytes, 0, Some(&[(7, 4), (7, 0)]));
+    let both = walk(&bytes, 0, Some(&[aborted(7, 4), aborted(7, 0)]));
     assert_eq!(offsets(&both), [1, 2]);
     let none = walk(&bytes, 0, Some(&[]));
     assert_eq!(offsets(&none), [0, 1, 2, 4]);
@@ -110,7 +117,7 @@ fn aborted_transactions_and_markers_are_not_seen() {
     let walked = walk(
         &[chunk(0, 1, Some(7)), odd, chunk(4, 1, Some(7))].concat().into(),
         0,
-        Some(&[(7, 0)]),
+        Some(&[aborted(7, 0)]),
     );
     assert_eq!(walked.next, 5);
 }
@@ -118,7 +125,7 @@ fn aborted_transactions_and_markers_are_not_seen() {
 proptest! {
     #[test]
     fn no_bytes_panic(bytes: Vec<u8>, from: i64) {
-        let walked = walk(&bytes.into(), from, Some(&[(1, from)]));
+        let walked = walk(&bytes.into(), from, Some(&[aborted(1, from)]));
         prop_assert!(walked.next >= from);
     }
 

@@ -3,13 +3,14 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use tidemill_types::{ProducerEpoch, ProducerId};
 use tidemill_wire::chunk::ChunkHead;
 
-const ONE: Identity = Identity { producer_id: 1, epoch: 0 };
-const TWO: Identity = Identity { producer_id: 2, epoch: 0 };
+const ONE: ProducerIdentity = ProducerIdentity { id: ProducerId(1), epoch: ProducerEpoch(0) };
+const TWO: ProducerIdentity = ProducerIdentity { id: ProducerId(2), epoch: ProducerEpoch(0) };
 
-fn rules() -> Rules {
-    Rules {
+fn rules() -> QueueRules {
+    QueueRules {
         idempotent: true,
         compression: Compression::NONE,
         linger_us: 5_000,
@@ -23,7 +24,7 @@ fn record(value: &[u8]) -> NewRecord<'_> {
     NewRecord { value: Some(value), ..NewRecord::default() }
 }
 
-fn append(queue: &mut Queue, value: &[u8], now_us: u64) -> Appended {
+fn append(queue: &mut ChunkQueue, value: &[u8], now_us: u64) -> Appended {
     queue.append(&record(value), 1, &mut None, || now_us, |_| true).unwrap()
 }
 
@@ -35,15 +36,19 @@ fn nobody() -> Delivered {
     Delivered { streamlet: 0, offset: None, append_time_ms: None }
 }
 
-fn answer(queue: &mut Queue, serial: u64, verdict: Verdict) -> Option<Finished> {
-    queue.answered(serial, verdict, nobody(), ProduceError::Closed, |_| 0)
+fn answer(
+    queue: &mut ChunkQueue,
+    serial: u64,
+    answer_policy: AnswerDecision,
+) -> Option<FinishedChunk> {
+    queue.answered(serial, answer_policy, nobody(), ProduceError::Closed, |_| 0)
 }
 
-const AGAIN: Verdict = Verdict::Again { refresh: false };
+const AGAIN: AnswerDecision = AnswerDecision::Again { refresh: false };
 
 #[test]
 fn a_chunk_lingers_unless_it_is_full() {
-    let mut queue = Queue::new(rules());
+    let mut queue = ChunkQueue::new(rules());
     assert_eq!(queue.readiness(0), Readiness::Idle);
     assert_eq!(append(&mut queue, b"a", 100), Appended::Yes { first: true });
     assert_eq!(append(&mut queue, b"b", 200), Appended::Yes { first: false });
@@ -61,7 +66,7 @@ fn a_chunk_lingers_unless_it_is_full() {
 
 #[test]
 fn a_long_record_is_a_chunk_of_its_own() {
-    let mut queue = Queue::new(rules());
+    let mut queue = ChunkQueue::new(rules());
     append(&mut queue, b"a", 0);
     assert_eq!(append(&mut queue, &[7; 1000], 0), Appended::Yes { first: true });
     let counts: Vec<i32> = (0..2)
@@ -73,8 +78,8 @@ fn a_long_record_is_a_chunk_of_its_own() {
 
 #[test]
 fn without_room_nothing_is_taken() {
-    let mut queue = Queue::new(rules());
-    let mut done: Option<Done> = Some(Box::new(|_| ()));
+    let mut queue = ChunkQueue::new(rules());
+    let mut done: Option<DeliveryCallback> = Some(Box::new(|_| ()));
     let outcome = queue.append(&record(b"a"), 1, &mut done, || 0, |_| false);
     assert_eq!(outcome, Ok(Appended::NoRoom));
     assert!(done.is_some() && !queue.is_moving() && queue.is_between_chunks());
@@ -82,7 +87,7 @@ fn without_room_nothing_is_taken() {
 
 #[test]
 fn timestamps_too_far_apart_share_no_chunk() {
-    let mut queue = Queue::new(rules());
+    let mut queue = ChunkQueue::new(rules());
     for timestamp_ms in [i64::MIN, i64::MAX] {
         let appended = queue.append(&record(b"a"), timestamp_ms, &mut None, || 0, |_| true);
         assert_eq!(appended, Ok(Appended::Yes { first: true }));
@@ -90,8 +95,8 @@ fn timestamps_too_far_apart_share_no_chunk() {
     assert_eq!(queue.serials(), (0, 2));
 }
 
-fn three_chunks() -> Queue {
-    let mut queue = Queue::new(rules());
+fn three_chunks() -> ChunkQueue {
+    let mut queue = ChunkQueue::new(rules());
     for value in [b"a", b"b", b"c"] {
         append(&mut queue, value, 0);
         queue.close();
@@ -107,7 +112,7 @@ fn what_is_sent_again_goes_before_what_comes_after_and_under_its_number() {
     assert!(answer(&mut queue, first.0, AGAIN).is_none());
     assert_eq!(queue.readiness(0), Readiness::Idle, "one is under way yet");
     let facts = queue.facts(second.0).unwrap();
-    assert_eq!(facts, Facts { stamped: true, first: false });
+    assert_eq!(facts, ChunkFacts { stamped: true, first: false });
     assert!(answer(&mut queue, second.0, AGAIN).is_none());
     for sequence in 0..3 {
         let (serial, bytes) = queue.next(0, Some(ONE), usize::MAX).unwrap();
@@ -115,7 +120,7 @@ fn what_is_sent_again_goes_before_what_comes_after_and_under_its_number() {
         if sequence < 2 {
             assert_eq!(queue.readiness(0), Readiness::Idle, "alone");
         }
-        assert!(answer(&mut queue, serial, Verdict::Delivered).is_some());
+        assert!(answer(&mut queue, serial, AnswerDecision::Delivered).is_some());
     }
 }
 
@@ -123,8 +128,8 @@ fn what_is_sent_again_goes_before_what_comes_after_and_under_its_number() {
 fn a_new_identity_begins_anew_once_nothing_is_under_way() {
     let mut queue = three_chunks();
     let sent: Vec<u64> = (0..3).map(|_| queue.next(0, Some(ONE), usize::MAX).unwrap().0).collect();
-    assert!(answer(&mut queue, sent[0], Verdict::Delivered).is_some());
-    assert!(answer(&mut queue, sent[1], Verdict::NewIdentity).is_none());
+    assert!(answer(&mut queue, sent[0], AnswerDecision::Delivered).is_some());
+    assert!(answer(&mut queue, sent[1], AnswerDecision::NewIdentity).is_none());
     assert_eq!(queue.next(0, Some(TWO), usize::MAX), Err(NotNow::NotReady));
     assert!(answer(&mut queue, sent[2], AGAIN).is_none());
     let needs = Err(NotNow::NeedsIdentity(Some(ONE)));
@@ -176,7 +181,7 @@ fn a_chunk_that_is_longer_than_the_room_waits() {
 #[test]
 fn what_may_be_in_the_log_keeps_its_number_when_one_before_it_is_given_up() {
     for is_there in [true, false] {
-        let mut queue = Queue::new(rules());
+        let mut queue = ChunkQueue::new(rules());
         for (value, born_us) in [(b"a", 0), (b"b", 500_000), (b"c", 500_000)] {
             append(&mut queue, value, born_us);
             queue.close();
@@ -192,10 +197,10 @@ fn what_may_be_in_the_log_keeps_its_number_when_one_before_it_is_given_up() {
         assert_eq!(queue.next(1_000_000, Some(TWO), usize::MAX), Err(NotNow::NotReady), "alone");
         let mut left = vec![];
         if is_there {
-            assert!(answer(&mut queue, again.0, Verdict::Known).is_some());
+            assert!(answer(&mut queue, again.0, AnswerDecision::Known).is_some());
         } else {
             assert!(queue.facts(again.0).unwrap().first);
-            assert!(answer(&mut queue, again.0, Verdict::NewIdentity).is_none());
+            assert!(answer(&mut queue, again.0, AnswerDecision::NewIdentity).is_none());
             left.push(b'b');
         }
         left.push(b'c');
@@ -206,14 +211,14 @@ fn what_may_be_in_the_log_keeps_its_number_when_one_before_it_is_given_up() {
             let head = head(&bytes);
             assert_eq!((head.producer_id, head.base_sequence), (2, sequence));
             assert_eq!(bytes[bytes.len() - 2], value);
-            assert!(answer(&mut queue, serial, Verdict::Delivered).is_some());
+            assert!(answer(&mut queue, serial, AnswerDecision::Delivered).is_some());
         }
     }
 }
 
 /// A queue, and a log that takes chunks by Kafka's rules, loses answers and refuses now and then.
 struct Trial {
-    queue: Queue,
+    queue: ChunkQueue,
     log: Vec<u32>,
     /// By producer: the number that must come next, and the last five numbers.
     known: BTreeMap<i64, (i32, Vec<i32>)>,
@@ -226,7 +231,7 @@ struct Trial {
 impl Trial {
     fn run(steps: Vec<u8>) -> Self {
         let mut trial = Self {
-            queue: Queue::new(rules()),
+            queue: ChunkQueue::new(rules()),
             log: Vec::new(),
             known: BTreeMap::new(),
             current: 1,
@@ -253,7 +258,8 @@ impl Trial {
                 self.appended += 1;
             }
             3..6 => {
-                let identity = Identity { producer_id: self.current, epoch: 0 };
+                let identity =
+                    ProducerIdentity { id: ProducerId(self.current), epoch: ProducerEpoch(0) };
                 match self.queue.next(0, Some(identity), usize::MAX) {
                     Ok(sent) => self.under_way.push_back(sent),
                     Err(NotNow::NeedsIdentity(_)) => self.current += 1,
@@ -270,8 +276,9 @@ impl Trial {
                 let Some((serial, bytes)) = self.under_way.pop_front() else { return };
                 let code = self.take(step, &bytes);
                 let facts = self.queue.facts(serial).unwrap();
-                let verdict = code.map_or(AGAIN, |it| super::super::verdict::of_code(it, facts));
-                if answer(&mut self.queue, serial, verdict).is_some() {
+                let answer_policy =
+                    code.map_or(AGAIN, |it| super::super::answer_policy::of_code(it, facts));
+                if answer(&mut self.queue, serial, answer_policy).is_some() {
                     self.delivered.push(value(&bytes));
                 }
             }

@@ -21,7 +21,7 @@
 //! # Whoever is killed, and when
 //!
 //! *T* is a transaction that was committed and whose end did not come through everywhere, *R* the one
-//! that makes up for it. Nobody remembers anything but the coordinator (`transactions/decided.rs`).
+//! that makes up for it. Nobody remembers anything but the coordinator (`transactions/decision.rs`).
 //!
 //! | the process is killed, or a request lost | the coordinator says | the next one |
 //! | --- | --- | --- |
@@ -46,15 +46,17 @@
 
 use super::{
     Transactions, call,
-    decided::{self, Last, Next, Purpose},
-    open::Epochs,
+    decision::{self, LastTransaction, NextStep, TakeoverPurpose},
+    open_transactions::Epochs,
 };
 use crate::{
     AdminError, CallError, Refusal,
     admin::{GroupOffset, about},
     connection::Connection,
+    producer::ProducerIdentity,
 };
 use std::{collections::BTreeMap, time::Duration};
+use tidemill_types::ProducerId;
 use tidemill_wire::kafka::{
     ApiKey, ErrorCode,
     message::{DescribeTransactionsRequestData, InitProducerIdRequestData},
@@ -62,7 +64,7 @@ use tidemill_wire::kafka::{
 };
 
 /// The offsets of a group, by stream and streamlet.
-type Offsets = BTreeMap<String, BTreeMap<i32, GroupOffset>>;
+type OffsetsByStream = BTreeMap<String, BTreeMap<i32, GroupOffset>>;
 
 /// Whether somebody says that a transaction is open.
 fn is_undecided(error: &AdminError) -> bool {
@@ -77,7 +79,7 @@ impl Transactions {
     ///
     /// # Errors
     /// No node answers, or a coordinator refuses: then nothing can be committed.
-    pub fn take_over(&mut self, stream: &str, group: &str) -> Result<Offsets, AdminError> {
+    pub fn take_over(&mut self, stream: &str, group: &str) -> Result<OffsetsByStream, AdminError> {
         self.identity = None;
         self.sequences.clear();
         // What is ended now comes to all of them, and each time that this is tried takes an epoch.
@@ -85,18 +87,18 @@ impl Transactions {
         let mut committed = self.last_committed;
         let taken = self.again(|| {
             self.end_what_is_left((stream, group), &mut committed)?;
-            self.init(Purpose::Write)
+            self.init(TakeoverPurpose::Write)
         });
         self.last_committed = committed;
         let (identity, coordinator) = taken?;
-        let (epochs, offsets) = self.settled((stream, group), identity.0)?;
+        let (epochs, offsets) = self.settled((stream, group), identity.id)?;
         (self.last_committed, self.epochs) = (None, epochs);
         (self.identity, self.coordinator) = (Some(identity), Some(coordinator));
         Ok(offsets)
     }
 
     /// Asks for the id once; what is open under it is aborted, which is waited for elsewhere.
-    fn init(&self, purpose: Purpose) -> Result<((i64, i16), Connection), AdminError> {
+    fn init(&self, purpose: TakeoverPurpose) -> Result<(ProducerIdentity, Connection), AdminError> {
         let request = InitProducerIdRequestData::default()
             .with_transactional_id(Some(text(&self.id)))
             .with_transaction_timeout_ms(purpose.timeout_ms(self.timeout))
@@ -105,7 +107,7 @@ impl Transactions {
         let connection = self.admin.transaction_coordinator(&self.id)?;
         let answer = call(&connection, &request)?;
         Refusal::check(answer.error_code, None).map_err(about(self.what()))?;
-        Ok(((answer.producer_id, answer.producer_epoch), connection))
+        Ok((ProducerIdentity::of(answer.producer_id, answer.producer_epoch), connection))
     }
 
     /// Sees to it that the last transaction has its end everywhere. `committed` is how it was decided,
@@ -120,19 +122,19 @@ impl Transactions {
             Err(about(self.what())(Refusal { code, message: None }))
         };
         let Some(last) = self.last()? else { return Ok(()) };
-        match decided::next(&last) {
-            Next::Wait => busy(),
-            Next::End(committed) => {
+        match decision::decide(&last) {
+            NextStep::Wait => busy(),
+            NextStep::End(committed) => {
                 self.end(last.identity, committed)?;
                 busy()
             }
-            Next::TakeOver => {
+            NextStep::TakeOver => {
                 *committed = None;
                 Ok(())
             }
-            Next::Look(found) => {
+            NextStep::Look(found) => {
                 *committed = found.or(*committed);
-                match (self.settled((stream, group), last.identity.0), *committed) {
+                match (self.settled((stream, group), last.identity.id), *committed) {
                     (Err(error), Some(committed)) if is_undecided(&error) => {
                         tracing::warn!(
                             transactional_id = %self.id, committed,
@@ -140,19 +142,19 @@ impl Transactions {
                         );
                         let identity = match last.may_end_again(committed) {
                             true => last.identity,
-                            false => self.init(Purpose::EndAgain(committed))?.0,
+                            false => self.init(TakeoverPurpose::EndAgain(committed))?.0,
                         };
                         self.end_again(identity, (stream, group), committed)?;
                         // That may have lost its end, too.
-                        self.again(|| match self.last()?.as_ref().map(decided::next) {
-                            Some(Next::Wait) => busy(),
-                            _ => self.settled((stream, group), identity.0).map(drop),
+                        self.again(|| match self.last()?.as_ref().map(decision::decide) {
+                            Some(NextStep::Wait) => busy(),
+                            _ => self.settled((stream, group), identity.id).map(drop),
                         })
                     }
                     (found, _) => found.map(drop),
                 }
             }
-            Next::Refuse => {
+            NextStep::Refuse => {
                 let why = "the cluster has lost the end of a transaction in some partitions, and \
                            has aborted what was to commit it there: the others have their rows, \
                            these have not; start the job anew";
@@ -165,14 +167,14 @@ impl Transactions {
     fn settled(
         &self,
         (stream, group): (&str, &str),
-        producer_id: i64,
-    ) -> Result<(Epochs, Offsets), AdminError> {
+        producer_id: ProducerId,
+    ) -> Result<(Epochs, OffsetsByStream), AdminError> {
         let epochs = self.nothing_is_open(stream, producer_id)?;
         Ok((epochs, self.admin.group_offsets(group)?))
     }
 
     /// The last transaction, as the coordinator knows it; none if there was none, or if it cannot say.
-    fn last(&self) -> Result<Option<Last>, AdminError> {
+    fn last(&self) -> Result<Option<LastTransaction>, AdminError> {
         let request =
             DescribeTransactionsRequestData::default().with_transactional_ids(vec![text(&self.id)]);
         let connection = self.admin.transaction_coordinator(&self.id)?;
@@ -188,8 +190,8 @@ impl Transactions {
             }
             _ => Refusal::check(row.error_code, None).map_err(about(self.what()))?,
         }
-        Ok(Some(Last {
-            identity: (row.producer_id, row.producer_epoch),
+        Ok(Some(LastTransaction {
+            identity: ProducerIdentity::of(row.producer_id, row.producer_epoch),
             state: row.transaction_state.to_string(),
             timeout_ms: row.transaction_timeout_ms,
         }))
@@ -198,7 +200,7 @@ impl Transactions {
     /// Ends a transaction that touches all streamlets and the group.
     fn end_again(
         &self,
-        identity: (i64, i16),
+        identity: ProducerIdentity,
         (stream, group): (&str, &str),
         committed: bool,
     ) -> Result<(), AdminError> {

@@ -2,12 +2,12 @@
 
 use super::{
     Delivered, NewRecord, ProduceError, ProducerOptions,
-    budget::Budget,
-    chunk::{Chunk, Done, Finished},
-    identity::Holding,
-    queue::{Appended, Queue, Rules},
+    budget::BufferBudget,
+    chunk::{DeliveryCallback, FinishedChunk, ProducerChunk},
+    identity::IdentityState,
+    queue::{Appended, ChunkQueue, QueueRules},
     schedule::Schedule,
-    stream::{Stream, Streamlet},
+    stream::{ProducerStream, ProducerStreamlet},
 };
 use crate::{buffers::Buffers, cluster::Cluster, options::micros};
 use std::{
@@ -21,21 +21,21 @@ use std::{
 use tidemill_types::limits::RECORD_BYTES_MAX;
 
 /// See the module.
-pub(super) struct Shared {
+pub(super) struct ProducerCore {
     pub(super) cluster: Cluster,
     pub(super) options: ProducerOptions,
-    pub(super) rules: Rules,
+    pub(super) rules: QueueRules,
     pub(super) schedule: Schedule,
-    pub(super) budget: Budget,
-    pub(super) holding: Mutex<Holding>,
-    pub(super) streams: Mutex<BTreeMap<String, Arc<Stream>>>,
+    pub(super) budget: BufferBudget,
+    pub(super) holding: Mutex<IdentityState>,
+    pub(super) streams: Mutex<BTreeMap<String, Arc<ProducerStream>>>,
     /// All streamlets of all streams.
-    pub(super) streamlets: RwLock<Vec<Arc<Streamlet>>>,
+    pub(super) streamlets: RwLock<Vec<Arc<ProducerStreamlet>>>,
     pub(super) closed: AtomicBool,
-    pub(super) counts: Counts,
+    pub(super) counts: ProducerCounts,
     memory: Buffers,
     /// What was lost and nobody heard of.
-    pub(super) lost: Mutex<Lost>,
+    pub(super) lost: Mutex<LostRecords>,
     finished: Mutex<u64>,
     /// Rings when chunks are finished.
     some_finished: Condvar,
@@ -43,7 +43,7 @@ pub(super) struct Shared {
 
 /// Counts since the producer began.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct ProducerCounts {
     pub(super) delivered_records: AtomicU64,
     pub(super) delivered_bytes: AtomicU64,
     pub(super) delivered_chunks: AtomicU64,
@@ -54,14 +54,14 @@ pub(super) struct Counts {
 
 /// Records that could not be delivered and had nobody who waited for them.
 #[derive(Default)]
-pub(super) struct Lost {
+pub(super) struct LostRecords {
     pub(super) records: u64,
     pub(super) first: Option<ProduceError>,
 }
 
-impl Shared {
+impl ProducerCore {
     pub(super) fn new(cluster: Cluster, options: ProducerOptions) -> Self {
-        let rules = Rules {
+        let rules = QueueRules {
             idempotent: options.idempotent,
             compression: options.compression,
             linger_us: micros(options.linger),
@@ -73,12 +73,12 @@ impl Shared {
             cluster,
             rules,
             schedule: Schedule::default(),
-            budget: Budget::new(options.buffer_bytes),
-            holding: Mutex::new(Holding::Wanted { not_before_us: 0 }),
+            budget: BufferBudget::new(options.buffer_bytes),
+            holding: Mutex::new(IdentityState::Wanted { not_before_us: 0 }),
             streams: Mutex::default(),
             streamlets: RwLock::default(),
             closed: AtomicBool::new(false),
-            counts: Counts::default(),
+            counts: ProducerCounts::default(),
             memory: Buffers::default(),
             lost: Mutex::default(),
             finished: Mutex::new(0),
@@ -87,17 +87,18 @@ impl Shared {
         }
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Streamlet>> {
+    pub(super) fn all(&self) -> Vec<Arc<ProducerStreamlet>> {
         self.streamlets.read().expect("no panic while held").clone()
     }
 
     /// Gives a stream the streamlets that it has.
-    pub(super) fn grow(&self, stream: &Stream, count: usize) {
+    pub(super) fn grow(&self, stream: &ProducerStream, count: usize) {
         let mut all = self.streamlets.write().expect("no panic while held");
         for index in stream.count()..count {
             let place = all.len();
             let index = i32::try_from(index).unwrap_or(i32::MAX);
-            let streamlet = Streamlet::new(stream, index, place, Queue::new(self.rules));
+            let streamlet =
+                ProducerStreamlet::new(stream, index, place, ChunkQueue::new(self.rules));
             let streamlet = Arc::new(streamlet);
             all.push(Arc::clone(&streamlet));
             stream.push(streamlet);
@@ -107,9 +108,9 @@ impl Shared {
     /// See [`super::StreamWriter::send`].
     pub(super) fn send(
         &self,
-        stream: &Stream,
+        stream: &ProducerStream,
         record: &NewRecord<'_>,
-        mut done: Option<Done>,
+        mut done: Option<DeliveryCallback>,
     ) -> Result<(), ProduceError> {
         let (bytes, max) = (record.bytes_most(), RECORD_BYTES_MAX.min(self.options.buffer_bytes));
         if bytes > max {
@@ -117,7 +118,7 @@ impl Shared {
         }
         let clock = &self.cluster.world().clock;
         let timestamp_ms = record.timestamp_ms.unwrap_or_else(|| clock.wall_micros() / 1000);
-        let mut wait: Option<Wait> = None;
+        let mut wait: Option<BufferWait> = None;
         loop {
             let mut streamlet = self.choose(stream, record)?;
             let mut queue = streamlet.lock();
@@ -157,7 +158,7 @@ impl Shared {
                 Appended::Yes { first: false } => return Ok(()),
                 Appended::NoRoom => {
                     drop(queue);
-                    let wait = wait.get_or_insert_with(|| Wait::begin(self));
+                    let wait = wait.get_or_insert_with(|| BufferWait::begin(self));
                     wait.on(self)?;
                 }
             }
@@ -166,9 +167,9 @@ impl Shared {
 
     fn choose(
         &self,
-        stream: &Stream,
+        stream: &ProducerStream,
         record: &NewRecord<'_>,
-    ) -> Result<Arc<Streamlet>, ProduceError> {
+    ) -> Result<Arc<ProducerStreamlet>, ProduceError> {
         let chosen = match (record.streamlet, record.key) {
             (Some(index), _) => usize::try_from(index).ok().and_then(|it| stream.get(it)),
             (None, Some(key)) => stream.of_key(key),
@@ -182,7 +183,7 @@ impl Shared {
     }
 
     /// Has the sender look at a queue at a moment, if it does not earlier.
-    pub(super) fn put(&self, streamlet: &Streamlet, queue: &mut Queue, due_us: u64) {
+    pub(super) fn put(&self, streamlet: &ProducerStreamlet, queue: &mut ChunkQueue, due_us: u64) {
         if queue.due_us.is_none_or(|before| due_us < before) {
             self.schedule.put(streamlet.place, due_us, queue.due_us);
             queue.due_us = Some(due_us);
@@ -200,18 +201,18 @@ impl Shared {
     }
 
     /// Tells what became of chunks, and gives their bytes back. No queue is locked.
-    pub(super) fn finish(&self, finished: Vec<Finished>) {
+    pub(super) fn finish(&self, finished: Vec<FinishedChunk>) {
         if finished.is_empty() {
             return;
         }
-        for Finished { chunk, outcome } in finished {
+        for FinishedChunk { chunk, outcome } in finished {
             self.finish_one(chunk, outcome);
         }
         *self.finished.lock().expect("no panic while held") += 1;
         self.some_finished.notify_all();
     }
 
-    fn finish_one(&self, mut chunk: Chunk, outcome: Result<Delivered, ProduceError>) {
+    fn finish_one(&self, mut chunk: ProducerChunk, outcome: Result<Delivered, ProduceError>) {
         let records = u64::from(chunk.records);
         let counts = &self.counts;
         match &outcome {
@@ -257,19 +258,19 @@ impl Shared {
 }
 
 /// Waiting for room in the buffer.
-struct Wait {
+struct BufferWait {
     began_us: u64,
     /// How often bytes had been given back before the last attempt.
     freed: Option<u64>,
 }
 
-impl Wait {
-    fn begin(shared: &Shared) -> Self {
+impl BufferWait {
+    fn begin(shared: &ProducerCore) -> Self {
         Self { began_us: shared.cluster.now_us(), freed: None }
     }
 
     /// Waits after an attempt that found no room; the first time, only for the next attempt.
-    fn on(&mut self, shared: &Shared) -> Result<(), ProduceError> {
+    fn on(&mut self, shared: &ProducerCore) -> Result<(), ProduceError> {
         let freed = self.freed.replace(shared.budget.used().1);
         let Some(freed) = freed else { return Ok(()) };
         let patience_us = micros(shared.options.block_timeout);

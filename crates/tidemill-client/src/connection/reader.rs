@@ -3,7 +3,7 @@
 //! Invariants: memory follows what has arrived, not what a length claims, and an answer that is
 //! longer than it may be, or that nobody waits for, ends the connection.
 
-use super::shared::Shared;
+use super::connection_core::ConnectionCore;
 use crate::error::CallError;
 use bytes::Bytes;
 use std::{
@@ -17,9 +17,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// The memory that is taken for an answer before the first of it has come.
 const FIRST_BYTES: usize = 256 << 10;
 /// The body of the reader thread.
-pub(super) fn run(shared: &Arc<Shared>, reader: Box<dyn Read + Send>) {
+pub(super) fn run(shared: &Arc<ConnectionCore>, reader: Box<dyn Read + Send>) {
     // Also when what is done with an answer panics, nobody waits for ever.
-    let _ending = Ending(shared);
+    let _ending = EndOnDrop(shared);
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
     loop {
         if let Err(error) = read_one(shared, &mut reader) {
@@ -28,15 +28,15 @@ pub(super) fn run(shared: &Arc<Shared>, reader: Box<dyn Read + Send>) {
     }
 }
 
-struct Ending<'a>(&'a Shared);
+struct EndOnDrop<'a>(&'a ConnectionCore);
 
-impl Drop for Ending<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.end(self.0.lost("an answer could not be processed"));
     }
 }
 
-fn read_one(shared: &Shared, reader: &mut impl Read) -> Result<(), CallError> {
+fn read_one(shared: &ConnectionCore, reader: &mut impl Read) -> Result<(), CallError> {
     let ended = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => shared.closed(),
         _ => shared.lost(error),
@@ -76,7 +76,7 @@ fn read_one(shared: &Shared, reader: &mut impl Read) -> Result<(), CallError> {
 
 /// Memory for an answer, without trust in its length: a buffer that large ones have filled before,
 /// or a little that grows as bytes come.
-fn memory_for(shared: &Shared, rest: usize) -> Vec<u8> {
+fn memory_for(shared: &ConnectionCore, rest: usize) -> Vec<u8> {
     if rest <= FIRST_BYTES {
         return Vec::with_capacity(rest + 4);
     }

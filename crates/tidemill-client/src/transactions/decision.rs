@@ -7,6 +7,7 @@
 //!
 //! Nothing here asks anybody.
 
+use crate::producer::ProducerIdentity;
 use std::time::Duration;
 
 #[cfg(test)]
@@ -14,14 +15,14 @@ mod tests;
 
 /// What an id is taken over for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum TakeoverPurpose {
     /// To write.
     Write,
     /// To end again what was committed, or else aborted.
     EndAgain(bool),
 }
 
-impl Purpose {
+impl TakeoverPurpose {
     /// The timeout of a transaction that may be open for so long, in milliseconds.
     pub(super) fn timeout_ms(self, timeout: Duration) -> i32 {
         let hundreds = i32::try_from(timeout.as_millis() / 100).unwrap_or(i32::MAX);
@@ -45,27 +46,28 @@ impl Purpose {
 
 /// The last transaction of an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Last {
+pub(super) struct LastTransaction {
     /// Producer id and epoch.
-    pub(super) identity: (i64, i16),
+    pub(super) identity: ProducerIdentity,
     /// In Kafka's words.
     pub(super) state: String,
     pub(super) timeout_ms: i32,
 }
 
-impl Last {
+impl LastTransaction {
     /// Whether what was decided so is ended again under this epoch. With a new one a request that is
     /// late, and that of taking over behind it, would abort what it began.
     pub(super) fn may_end_again(&self, committed: bool) -> bool {
         // What is undecided is that of this producer, and its next epoch would be another one's.
-        let is_last_epoch = self.identity.1 >= i16::MAX - 1;
-        Purpose::of(self.timeout_ms) == Purpose::EndAgain(committed) || is_last_epoch
+        let is_last_epoch = self.identity.epoch.0 >= i16::MAX - 1;
+        TakeoverPurpose::of(self.timeout_ms) == TakeoverPurpose::EndAgain(committed)
+            || is_last_epoch
     }
 }
 
 /// What is to be done about it before the id is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// It is being ended: how it was decided is still there when that is done.
     Wait,
     /// It makes up for a lost end, and has none: whoever had begun it was killed, or cut off.
@@ -78,18 +80,18 @@ pub(super) enum Next {
     Refuse,
 }
 
-pub(super) fn next(last: &Last) -> Next {
-    let ended = |committed| match Purpose::of(last.timeout_ms) {
-        Purpose::EndAgain(expected) if expected != committed => Next::Refuse,
-        _ => Next::Look(Some(committed)),
+pub(super) fn decide(last: &LastTransaction) -> NextStep {
+    let ended = |committed| match TakeoverPurpose::of(last.timeout_ms) {
+        TakeoverPurpose::EndAgain(expected) if expected != committed => NextStep::Refuse,
+        _ => NextStep::Look(Some(committed)),
     };
-    match (last.state.as_str(), Purpose::of(last.timeout_ms)) {
-        ("Ongoing", Purpose::EndAgain(committed)) => Next::End(committed),
-        ("Ongoing", Purpose::Write) => Next::TakeOver,
-        ("PrepareCommit" | "PrepareAbort" | "PrepareEpochFence", _) => Next::Wait,
+    match (last.state.as_str(), TakeoverPurpose::of(last.timeout_ms)) {
+        ("Ongoing", TakeoverPurpose::EndAgain(committed)) => NextStep::End(committed),
+        ("Ongoing", TakeoverPurpose::Write) => NextStep::TakeOver,
+        ("PrepareCommit" | "PrepareAbort" | "PrepareEpochFence", _) => NextStep::Wait,
         ("CompleteCommit", _) => ended(true),
         ("CompleteAbort", _) => ended(false),
-        ("Empty", Purpose::EndAgain(committed)) => Next::Look(Some(committed)),
-        _ => Next::Look(None),
+        ("Empty", TakeoverPurpose::EndAgain(committed)) => NextStep::Look(Some(committed)),
+        _ => NextStep::Look(None),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{
     ConsumeError, ConsumerOptions,
-    batch::Packed,
-    position::{Obstacle, Phase, Position},
+    batch::PackedBatch,
+    position::{Obstacle, Position, PositionPhase},
 };
 use crate::{cluster::Cluster, options::micros};
 use std::{
@@ -11,16 +11,17 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Duration,
 };
+use tidemill_types::NodeId;
 
 /// A streamlet of a stream.
-pub(super) type Place = (Arc<str>, i32);
+pub(super) type StreamletKey = (Arc<str>, i32);
 
 /// See the module.
-pub(super) struct Shared {
+pub(super) struct ConsumerCore {
     /// Connections on which nodes wait with their answers until there are records.
     pub(super) cluster: Cluster,
     pub(super) options: ConsumerOptions,
-    state: Mutex<State>,
+    state: Mutex<ConsumerState>,
     /// Rings when there is something for the user.
     something: Condvar,
     /// Rings when there is something for the consumer's thread.
@@ -33,15 +34,15 @@ pub(super) struct Shared {
 pub type Listener = Arc<dyn Fn(&BTreeSet<(Arc<str>, i32)>) + Send + Sync>;
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) positions: BTreeMap<Place, Position>,
+pub(super) struct ConsumerState {
+    pub(super) positions: BTreeMap<StreamletKey, Position>,
     /// What waits for the user.
-    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) waiting: VecDeque<ConsumerEvent>,
     pub(super) waiting_bytes: usize,
     /// For whom something has come that the listener has not been told.
-    pub(super) arrived: BTreeSet<Place>,
+    pub(super) arrived: BTreeSet<StreamletKey>,
     /// Nodes that have been asked.
-    pub(super) asked: BTreeSet<i32>,
+    pub(super) asked: BTreeSet<NodeId>,
     pub(super) next_epoch: u64,
     /// Counts fetches, so that each begins with another streamlet.
     pub(super) turn: usize,
@@ -52,14 +53,14 @@ pub(super) struct State {
 }
 
 /// Something for the user.
-pub(super) enum Waiting {
+pub(super) enum ConsumerEvent {
     /// A chunk, of an assignment of this epoch.
-    Chunk { epoch: u64, packed: Packed },
+    Chunk { epoch: u64, packed: PackedBatch },
     /// The end of a streamlet.
-    Error { epoch: u64, place: Place, error: ConsumeError },
+    Error { epoch: u64, place: StreamletKey, error: ConsumeError },
 }
 
-impl Shared {
+impl ConsumerCore {
     pub(super) fn new(cluster: Cluster, options: ConsumerOptions) -> Self {
         Self {
             cluster,
@@ -71,7 +72,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ConsumerState> {
         self.state.lock().expect("no panic while held")
     }
 
@@ -98,7 +99,7 @@ impl Shared {
     }
 
     /// Takes the next thing of a streamlet, if it has one; else gives back where it is fetched.
-    pub(super) fn take_of(&self, place: &Place) -> Result<Waiting, Option<i64>> {
+    pub(super) fn take_of(&self, place: &StreamletKey) -> Result<ConsumerEvent, Option<i64>> {
         let mut state = self.lock();
         if let Some((waiting, room)) = state.take(&self.options, Some(place)) {
             if room {
@@ -108,7 +109,7 @@ impl Shared {
             return Ok(waiting);
         }
         match state.positions.get(place).map(|it| &it.phase) {
-            Some(Phase::Fetching(offset)) => Err(Some(*offset)),
+            Some(PositionPhase::Fetching(offset)) => Err(Some(*offset)),
             _ => Err(None),
         }
     }
@@ -125,7 +126,7 @@ impl Shared {
     }
 
     /// Takes the next thing for the user; waits for it for so long.
-    pub(super) fn take(&self, patience: Duration) -> Option<Waiting> {
+    pub(super) fn take(&self, patience: Duration) -> Option<ConsumerEvent> {
         let mut state = self.lock();
         let mut deadline_us = None;
         loop {
@@ -149,8 +150,8 @@ impl Shared {
     }
 }
 
-impl Waiting {
-    fn is_of(&self, place: &Place) -> bool {
+impl ConsumerEvent {
+    fn is_of(&self, place: &StreamletKey) -> bool {
         match self {
             Self::Chunk { packed, .. } => packed.streamlet == place.1 && packed.stream == place.0,
             Self::Error { place: of, .. } => of == place,
@@ -158,9 +159,9 @@ impl Waiting {
     }
 }
 
-impl State {
+impl ConsumerState {
     /// Notes that something stands in a streamlet's way; it is logged when the first is hindered.
-    pub(super) fn hinder(&mut self, place: &Place, why: &Arc<str>, now_us: u64) {
+    pub(super) fn hinder(&mut self, place: &StreamletKey, why: &Arc<str>, now_us: u64) {
         let Some(position) = self.positions.get_mut(place) else { return };
         position.hinder(why, now_us);
         if !std::mem::replace(&mut self.hindered, true) {
@@ -174,12 +175,12 @@ impl State {
         if !self.hindered {
             return None;
         }
-        let fetched = self.positions.values().filter(|it| it.phase != Phase::Stopped);
+        let fetched = self.positions.values().filter(|it| it.phase != PositionPhase::Stopped);
         fetched.filter_map(|it| it.obstacle.as_ref()).min_by_key(|it| it.since_us)
     }
 
     /// Notes that a streamlet was fetched; it is logged when that was the last that was hindered.
-    pub(super) fn unhinder(&mut self, place: &Place) {
+    pub(super) fn unhinder(&mut self, place: &StreamletKey) {
         if self.hindered && self.obstacle().is_none() {
             self.hindered = false;
             tracing::info!(stream = %place.0, streamlet = place.1, "a consumer can fetch again");
@@ -199,7 +200,11 @@ impl State {
 
     /// The next thing, of any streamlet or of one, that is not of an assignment that is over, and
     /// whether there is room now that was not before: then more can be asked for.
-    fn take(&mut self, options: &ConsumerOptions, of: Option<&Place>) -> Option<(Waiting, bool)> {
+    fn take(
+        &mut self,
+        options: &ConsumerOptions,
+        of: Option<&StreamletKey>,
+    ) -> Option<(ConsumerEvent, bool)> {
         let share_bytes = self.share_bytes(options);
         let had_room = self.has_room(options);
         loop {
@@ -209,12 +214,12 @@ impl State {
             };
             let waiting = self.waiting.remove(next)?;
             let (epoch, place, bytes, next) = match &waiting {
-                Waiting::Chunk { epoch, packed } => {
+                ConsumerEvent::Chunk { epoch, packed } => {
                     let place = (Arc::clone(&packed.stream), packed.streamlet);
                     let next = packed.head.last_offset().saturating_add(1);
                     (*epoch, place, packed.chunk.len(), Some(next))
                 }
-                Waiting::Error { epoch, place, .. } => (*epoch, place.clone(), 0, None),
+                ConsumerEvent::Error { epoch, place, .. } => (*epoch, place.clone(), 0, None),
             };
             self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
             let Some(position) = self.positions.get_mut(&place) else { continue };
@@ -233,11 +238,11 @@ impl State {
     }
 
     /// Ends a streamlet with an error that the user will be told.
-    pub(super) fn stop(&mut self, place: &Place, error: ConsumeError) {
+    pub(super) fn stop(&mut self, place: &StreamletKey, error: ConsumeError) {
         let Some(position) = self.positions.get_mut(place) else { return };
-        position.phase = Phase::Stopped;
+        position.phase = PositionPhase::Stopped;
         let epoch = position.epoch;
-        self.waiting.push_back(Waiting::Error { epoch, place: place.clone(), error });
+        self.waiting.push_back(ConsumerEvent::Error { epoch, place: place.clone(), error });
         self.arrived.insert(place.clone());
     }
 }
@@ -252,14 +257,14 @@ mod tests {
 
     #[test]
     fn an_obstacle_of_one_streamlet_stays_whatever_comes_of_another() {
-        let mut state = State::default();
+        let mut state = ConsumerState::default();
         let stream: Arc<str> = "events".into();
         let places = [0, 1, 2].map(|it| (Arc::clone(&stream), it));
         for place in &places {
             let position = Position::new(place.clone(), KafkaUuid::ZERO, Start::Offset(0), (1, 1));
             state.positions.insert(place.clone(), position);
         }
-        let fetched = |state: &mut State, place: &Place| {
+        let fetched = |state: &mut ConsumerState, place: &StreamletKey| {
             state.positions.get_mut(place).unwrap().good();
             state.unhinder(place);
         };
@@ -275,7 +280,7 @@ mod tests {
         assert_eq!((state.obstacle(), state.hindered), (None, false));
         // What has stopped is not fetched any more.
         state.hinder(&places[1], &"node 1 is away".into(), 50);
-        state.positions.get_mut(&places[1]).unwrap().phase = Phase::Stopped;
+        state.positions.get_mut(&places[1]).unwrap().phase = PositionPhase::Stopped;
         assert_eq!(state.obstacle(), None);
     }
 }

@@ -5,7 +5,7 @@ use tidemill_wire::kafka::ErrorCode;
 
 /// What is done with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum AnswerDecision {
     /// It counts.
     Delivered,
     /// It counts, and did before: an earlier attempt had come through.
@@ -23,7 +23,7 @@ pub(super) enum Verdict {
 
 /// What is known about a chunk when its answer comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct ChunkFacts {
     /// Whether it has a producer id and a sequence number.
     pub(super) stamped: bool,
     /// Whether all chunks of its streamlet before it are answered for good.
@@ -31,21 +31,21 @@ pub(super) struct Facts {
 }
 
 /// The decision on an error code.
-pub(super) fn of_code(code: ErrorCode, facts: Facts) -> Verdict {
+pub(super) fn of_code(code: ErrorCode, facts: ChunkFacts) -> AnswerDecision {
     match code {
-        ErrorCode::None => Verdict::Delivered,
-        ErrorCode::DuplicateSequenceNumber => Verdict::Known,
+        ErrorCode::None => AnswerDecision::Delivered,
+        ErrorCode::DuplicateSequenceNumber => AnswerDecision::Known,
         // Behind one that is sent again itself this is how it must be; the first one in the row
         // meets a log that does not remember what was before.
         ErrorCode::OutOfOrderSequenceNumber if facts.stamped && !facts.first => {
-            Verdict::Again { refresh: false }
+            AnswerDecision::Again { refresh: false }
         }
         ErrorCode::OutOfOrderSequenceNumber
         | ErrorCode::UnknownProducerId
         | ErrorCode::InvalidProducerEpoch
             if facts.stamped =>
         {
-            Verdict::NewIdentity
+            AnswerDecision::NewIdentity
         }
         ErrorCode::UnknownTopicOrPartition
         | ErrorCode::UnknownTopicId
@@ -53,25 +53,25 @@ pub(super) fn of_code(code: ErrorCode, facts: Facts) -> Verdict {
         | ErrorCode::NotLeaderOrFollower
         | ErrorCode::FencedLeaderEpoch
         | ErrorCode::BrokerNotAvailable
-        | ErrorCode::KafkaStorageError => Verdict::Again { refresh: true },
-        code if code.is_retriable() => Verdict::Again { refresh: false },
-        _ => Verdict::Failed,
+        | ErrorCode::KafkaStorageError => AnswerDecision::Again { refresh: true },
+        code if code.is_retriable() => AnswerDecision::Again { refresh: false },
+        _ => AnswerDecision::Failed,
     }
 }
 
 /// The decision when there is no answer. The chunk may have been written: sent again under the
 /// same sequence number it will not be written twice.
-pub(super) fn of_error(error: &CallError) -> Verdict {
+pub(super) fn of_error(error: &CallError) -> AnswerDecision {
     match error {
-        CallError::Unsupported { .. } => Verdict::Failed,
-        CallError::BadRequest(_) => Verdict::Again { refresh: false },
+        CallError::Unsupported { .. } => AnswerDecision::Failed,
+        CallError::BadRequest(_) => AnswerDecision::Again { refresh: false },
         CallError::Unreachable { .. }
         | CallError::NodeAway { .. }
         | CallError::ClosedAtOnce { .. }
         | CallError::Lost { .. }
         | CallError::TimedOut { .. }
         | CallError::BadAnswer { .. }
-        | CallError::Closed => Verdict::Again { refresh: true },
+        | CallError::Closed => AnswerDecision::Again { refresh: true },
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     cluster::Metadata,
 };
 use std::collections::BTreeMap;
+use tidemill_types::{LeaderEpoch, NodeId, ProducerId};
 use tidemill_wire::kafka::{
     ApiKey, ErrorCode,
     message::{DescribeProducersRequestData, describe_producers_request::TopicRequest},
@@ -23,7 +24,7 @@ use tidemill_wire::kafka::{
 };
 
 /// In which epoch each streamlet's leader leads.
-pub(super) type Epochs = BTreeMap<i32, i32>;
+pub(super) type Epochs = BTreeMap<i32, LeaderEpoch>;
 
 fn epochs(metadata: &Metadata, stream: &str) -> Epochs {
     let streamlets = metadata.streams.get(stream).into_iter().flat_map(|it| &it.streamlets);
@@ -37,7 +38,8 @@ pub(super) fn check_epochs(
     stream: &str,
 ) -> Result<(), AdminError> {
     let now = epochs(metadata, stream);
-    let is_another = |(index, epoch): &(&i32, &i32)| now.get(index).is_some_and(|it| it != *epoch);
+    let is_another =
+        |(index, epoch): &(&i32, &LeaderEpoch)| now.get(index).is_some_and(|it| it != *epoch);
     let Some((index, _)) = known.iter().find(is_another) else { return Ok(()) };
     let message = "it is led anew; what its leader knows is asked for first";
     let refusal =
@@ -51,9 +53,9 @@ impl Transactions {
     pub(super) fn leaders(
         &self,
         stream: &str,
-    ) -> Result<(BTreeMap<i32, Vec<i32>>, Epochs), AdminError> {
+    ) -> Result<(BTreeMap<NodeId, Vec<i32>>, Epochs), AdminError> {
         let metadata = self.admin.metadata(Some(&[stream]))?;
-        let mut by_leader: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        let mut by_leader: BTreeMap<NodeId, Vec<i32>> = BTreeMap::new();
         let streamlets = metadata.streams.get(stream).into_iter().flat_map(|it| &it.streamlets);
         for (index, it) in streamlets {
             let Some(leader) = it.leader else {
@@ -69,7 +71,7 @@ impl Transactions {
     pub(super) fn nothing_is_open(
         &self,
         stream: &str,
-        producer_id: i64,
+        producer_id: ProducerId,
     ) -> Result<Epochs, AdminError> {
         let (by_leader, epochs) = self.leaders(stream)?;
         for (leader, indexes) in by_leader {
@@ -80,9 +82,9 @@ impl Transactions {
 
     fn nothing_is_open_at(
         &self,
-        leader: i32,
+        leader: NodeId,
         (stream, indexes): (&str, &[i32]),
-        producer_id: i64,
+        producer_id: ProducerId,
     ) -> Result<(), AdminError> {
         let connection = self.admin.node(leader)?;
         // Brokers of before Kafka 2.8 cannot say.
@@ -100,7 +102,7 @@ impl Transactions {
                 _ => Refusal::check(row.error_code, row.error_message.as_ref())
                     .map_err(about(streamlet(stream, row.partition_index)))?,
             }
-            let mine = row.active_producers.iter().find(|it| it.producer_id == producer_id);
+            let mine = row.active_producers.iter().find(|it| it.producer_id == producer_id.0);
             if mine.is_some_and(|it| it.current_txn_start_offset >= 0) {
                 let message = "a transaction is open there that its coordinator takes for ended; \
                                if that stays so, `kafka-transactions.sh abort` ends it";

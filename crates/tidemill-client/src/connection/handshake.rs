@@ -4,9 +4,9 @@
 //! the connection is not ready. A node that does not know our version of it answers in the oldest
 //! one, and is asked again in that (KIP-511).
 
-use super::shared::{Asking, Phase, Shared};
+use super::connection_core::{ConnectionCore, ConnectionPhase, RequestOptions};
 use super::versions::Versions;
-use super::{reading, writing};
+use super::{reader, writer};
 use crate::{
     error::CallError,
     options::{Security, micros},
@@ -21,7 +21,7 @@ use tidemill_wire::kafka::{
 const VERSION: i16 = 3;
 
 /// The body of the writer thread.
-pub(super) fn run(shared: &Arc<Shared>) {
+pub(super) fn run(shared: &Arc<ConnectionCore>) {
     let connected = shared.world.net.connect(&shared.address, shared.options.connect_timeout);
     let tidemill_env::Connection { reader, writer, closer, .. } = match connected {
         Ok(connection) => connection,
@@ -34,7 +34,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
         Security::Plain => {}
     }
     let mut state = shared.lock();
-    if matches!(state.phase, Phase::Ended(_)) {
+    if matches!(state.phase, ConnectionPhase::Ended(_)) {
         drop(state);
         return closer();
     }
@@ -42,13 +42,13 @@ pub(super) fn run(shared: &Arc<Shared>) {
     drop(state);
     *shared.writer.lock().expect("no panic while held") = Some(writer);
     let thread = Arc::clone(shared);
-    let body = Box::new(move || reading::run(&thread, reader));
+    let body = Box::new(move || reader::run(&thread, reader));
     drop(shared.world.spawn.spawn("client-read", body));
     ask_versions(shared, VERSION);
-    writing::run(shared);
+    writer::run(shared);
 }
 
-fn ask_versions(shared: &Arc<Shared>, version: i16) {
+fn ask_versions(shared: &Arc<ConnectionCore>, version: i16) {
     let request = ApiVersionsRequestData::default()
         .with_client_software_name(text("tidemill"))
         .with_client_software_version(text(env!("CARGO_PKG_VERSION")));
@@ -57,13 +57,13 @@ fn ask_versions(shared: &Arc<Shared>, version: i16) {
     let answered = Arc::clone(shared);
     shared.send(
         ApiKey::ApiVersions,
-        &Asking::answered(version, deadline_us),
+        &RequestOptions::answered(version, deadline_us),
         |version, id, client| Ok(vec![request_frame(&request, version, id, client)?.freeze()]),
         Box::new(move |answer| take_versions(&answered, version, answer)),
     );
 }
 
-fn take_versions(shared: &Arc<Shared>, version: i16, answer: Result<Bytes, CallError>) {
+fn take_versions(shared: &Arc<ConnectionCore>, version: i16, answer: Result<Bytes, CallError>) {
     let Ok(mut content) = answer else {
         return; // The connection has ended, and whoever ended it has said why.
     };
@@ -74,8 +74,8 @@ fn take_versions(shared: &Arc<Shared>, version: i16, answer: Result<Bytes, CallE
     match Versions::read(&mut content, version) {
         Ok(versions) => {
             let mut state = shared.lock();
-            if matches!(state.phase, Phase::Connecting) {
-                state.phase = Phase::Ready(Arc::new(versions));
+            if matches!(state.phase, ConnectionPhase::Connecting) {
+                state.phase = ConnectionPhase::Ready(Arc::new(versions));
             }
             drop(state);
             (shared.changed)();

@@ -1,13 +1,13 @@
 //! One address, and how it went with it so far.
 
-use super::Way;
+use super::NodeRoute;
 use crate::{connection::Connection, error::CallError};
 
 /// A connection that lived for so long had not failed to begin with.
 const GOOD_US: u64 = 10_000_000;
 
 /// The connection to an address: there is at most one.
-pub(super) struct Slot {
+pub(super) struct NodeSlot {
     address: String,
     connection: Option<Connection>,
     opened_us: u64,
@@ -17,7 +17,7 @@ pub(super) struct Slot {
     last_error: Option<CallError>,
 }
 
-impl Slot {
+impl NodeSlot {
     pub(super) fn new(address: String) -> Self {
         Self {
             address,
@@ -78,18 +78,18 @@ impl Slot {
 
     /// The way to this address; begins to connect with `open` if there is no connection and it does
     /// not rest.
-    pub(super) fn way(&mut self, now_us: u64, open: impl FnOnce(&str) -> Connection) -> Way {
+    pub(super) fn way(&mut self, now_us: u64, open: impl FnOnce(&str) -> Connection) -> NodeRoute {
         match &self.connection {
-            Some(connection) if connection.is_ready() => Way::Ready(connection.clone()),
-            Some(_) => Way::Opening { until_us: u64::MAX },
-            None if now_us < self.rests_until_us => Way::Resting {
+            Some(connection) if connection.is_ready() => NodeRoute::Ready(connection.clone()),
+            Some(_) => NodeRoute::Opening { until_us: u64::MAX },
+            None if now_us < self.rests_until_us => NodeRoute::Resting {
                 until_us: self.rests_until_us,
                 error: self.last_error.clone().unwrap_or(CallError::Closed),
             },
             None => {
                 self.opened_us = now_us;
                 self.connection = Some(open(&self.address));
-                Way::Opening { until_us: u64::MAX }
+                NodeRoute::Opening { until_us: u64::MAX }
             }
         }
     }

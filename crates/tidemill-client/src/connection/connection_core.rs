@@ -19,24 +19,24 @@ const PENDING_MAX: usize = 4096;
 const DIRECT_BYTES_MAX: usize = 16 << 10;
 
 /// What is done with an answer: its content behind the head.
-pub(crate) type Then = Box<dyn FnOnce(Result<Bytes, CallError>) + Send>;
+pub(crate) type AnswerCallback = Box<dyn FnOnce(Result<Bytes, CallError>) + Send>;
 
 /// Called when a connection becomes ready and when it ends.
-pub(crate) type Changed = Arc<dyn Fn() + Send + Sync>;
+pub(crate) type ChangeCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// A request as a whole frame, in pieces that need not be copied together.
 pub(crate) type Pieces = Vec<Bytes>;
 
 /// A request that waits to be written.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     pub(super) pieces: Pieces,
     /// What is done once it is written, if it has no answer.
-    written: Option<Then>,
+    written: Option<AnswerCallback>,
 }
 
 /// What is said about a request beside the request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct RequestOptions {
     /// The version to write it in.
     pub(crate) version: i16,
     /// When the answer is no longer waited for, on the monotonic clock.
@@ -48,7 +48,7 @@ pub(crate) struct Asking {
     pub(crate) answer: bool,
 }
 
-impl Asking {
+impl RequestOptions {
     /// A request whose answer has no more bytes than most.
     pub(crate) fn answered(version: i16, deadline_us: u64) -> Self {
         Self { version, deadline_us, more_bytes: 0, answer: true }
@@ -56,26 +56,26 @@ impl Asking {
 }
 
 /// See the module.
-pub(super) struct Shared {
+pub(super) struct ConnectionCore {
     pub(super) address: String,
     client_id: KafkaString,
     pub(super) world: World,
     pub(super) options: ClientOptions,
-    pub(super) changed: Changed,
+    pub(super) changed: ChangeCallback,
     pub(super) buffers: Arc<Buffers>,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     /// Rings when there is something for the writer thread.
     bell: Condvar,
-    /// Taken only by whoever has set [`State::writing`].
+    /// Taken only by whoever has set [`ConnectionState::writer`].
     pub(super) writer: Mutex<Option<Box<dyn Write + Send>>>,
 }
 
-pub(super) struct State {
-    pub(super) phase: Phase,
-    queue: VecDeque<Outgoing>,
+pub(super) struct ConnectionState {
+    pub(super) phase: ConnectionPhase,
+    queue: VecDeque<OutgoingRequest>,
     /// Somebody writes to the socket.
-    writing: bool,
-    pending: VecDeque<Pending>,
+    writer: bool,
+    pending: VecDeque<PendingRequest>,
     pending_bytes: usize,
     next_correlation_id: i32,
     /// Whether anything was answered but which versions there are.
@@ -84,14 +84,14 @@ pub(super) struct State {
 }
 
 /// How far a connection is.
-pub(super) enum Phase {
+pub(super) enum ConnectionPhase {
     Connecting,
     Ready(Arc<Versions>),
     Ended(CallError),
 }
 
 /// A request whose answer has not come.
-pub(super) struct Pending {
+pub(super) struct PendingRequest {
     correlation_id: i32,
     pub(super) api: ApiKey,
     pub(super) version: i16,
@@ -99,16 +99,16 @@ pub(super) struct Pending {
     sent_us: u64,
     deadline_us: u64,
     pub(super) answer_bytes_max: usize,
-    pub(super) then: Then,
+    pub(super) then: AnswerCallback,
 }
 
-impl Shared {
+impl ConnectionCore {
     pub(super) fn new(
         world: &World,
         address: &str,
         options: &ClientOptions,
         buffers: &Arc<Buffers>,
-        changed: Changed,
+        changed: ChangeCallback,
     ) -> Self {
         Self {
             address: address.to_owned(),
@@ -117,10 +117,10 @@ impl Shared {
             options: options.clone(),
             changed,
             buffers: Arc::clone(buffers),
-            state: Mutex::new(State {
-                phase: Phase::Connecting,
+            state: Mutex::new(ConnectionState {
+                phase: ConnectionPhase::Connecting,
                 queue: VecDeque::new(),
-                writing: false,
+                writer: false,
                 pending: VecDeque::new(),
                 pending_bytes: 0,
                 next_correlation_id: 0,
@@ -132,7 +132,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().expect("no panic while held")
     }
 
@@ -140,9 +140,9 @@ impl Shared {
     pub(super) fn send(
         &self,
         api: ApiKey,
-        asking: &Asking,
+        asking: &RequestOptions,
         write: impl FnOnce(i16, i32, &KafkaString) -> Result<Pieces, MessageError>,
-        then: Then,
+        then: AnswerCallback,
     ) {
         let mut state = self.lock();
         let id = state.next_correlation_id;
@@ -162,13 +162,13 @@ impl Shared {
         let bytes: usize = pieces.iter().map(Bytes::len).sum();
         let direct = asking.answer
             && state.queue.is_empty()
-            && !state.writing
-            && matches!(state.phase, Phase::Ready(_))
+            && !state.writer
+            && matches!(state.phase, ConnectionPhase::Ready(_))
             && state.pending_bytes.saturating_add(bytes) <= DIRECT_BYTES_MAX;
         let mut then = Some(then);
         if asking.answer {
             state.pending_bytes += bytes;
-            state.pending.push_back(Pending {
+            state.pending.push_back(PendingRequest {
                 correlation_id: id,
                 api,
                 version: asking.version,
@@ -179,9 +179,9 @@ impl Shared {
                 then: then.take().expect("nobody has taken it"),
             });
         }
-        let outgoing = Outgoing { pieces, written: then };
+        let outgoing = OutgoingRequest { pieces, written: then };
         if direct {
-            state.writing = true;
+            state.writer = true;
             drop(state);
             self.write(&mut vec![outgoing]);
         } else {
@@ -191,11 +191,11 @@ impl Shared {
         }
     }
 
-    /// Writes requests, and takes them out; the caller has set [`State::writing`].
-    pub(super) fn write(&self, requests: &mut Vec<Outgoing>) {
+    /// Writes requests, and takes them out; the caller has set [`ConnectionState::writer`].
+    pub(super) fn write(&self, requests: &mut Vec<OutgoingRequest>) {
         let mut writer = self.writer.lock().expect("no panic while held");
         let outcome = match writer.as_mut() {
-            Some(writer) => super::writing::write_all(writer.as_mut(), requests),
+            Some(writer) => super::writer::write_all(writer.as_mut(), requests),
             None => Ok(()),
         };
         drop(writer);
@@ -203,7 +203,7 @@ impl Shared {
         match &outcome {
             Ok(()) => {
                 let mut state = self.lock();
-                state.writing = false;
+                state.writer = false;
                 let more = !state.queue.is_empty();
                 drop(state);
                 if more {
@@ -218,15 +218,15 @@ impl Shared {
     }
 
     /// Everything that waits to be written; waits itself if that is nothing. False: the connection
-    /// has ended. [`State::writing`] is set.
-    pub(super) fn take_queue(&self, taken: &mut Vec<Outgoing>) -> bool {
+    /// has ended. [`ConnectionState::writer`] is set.
+    pub(super) fn take_queue(&self, taken: &mut Vec<OutgoingRequest>) -> bool {
         let mut state = self.lock();
         loop {
-            if matches!(state.phase, Phase::Ended(_)) {
+            if matches!(state.phase, ConnectionPhase::Ended(_)) {
                 return false;
             }
-            if !state.queue.is_empty() && !state.writing {
-                state.writing = true;
+            if !state.queue.is_empty() && !state.writer {
+                state.writer = true;
                 taken.extend(state.queue.drain(..));
                 return true;
             }
@@ -242,7 +242,7 @@ impl Shared {
     }
 
     /// The request that this correlation id answers.
-    pub(super) fn take_pending(&self, correlation_id: i32) -> Option<Pending> {
+    pub(super) fn take_pending(&self, correlation_id: i32) -> Option<PendingRequest> {
         let mut state = self.lock();
         let index = state.pending.iter().position(|it| it.correlation_id == correlation_id)?;
         let pending = state.pending.remove(index)?;
@@ -277,7 +277,9 @@ impl Shared {
     pub(super) fn closed(&self) -> CallError {
         let state = self.lock();
         match state.phase {
-            Phase::Connecting => CallError::ClosedAtOnce { address: self.address.clone() },
+            ConnectionPhase::Connecting => {
+                CallError::ClosedAtOnce { address: self.address.clone() }
+            }
             _ if !state.served && !state.pending.is_empty() => self.lost(
                 "the other side closed it at the first request; does it ask for SASL? That is not \
                  spoken here yet",
@@ -293,11 +295,11 @@ impl Shared {
     /// Ends the connection, once: the socket is closed and every request that waits gets the error.
     pub(super) fn end(&self, error: CallError) {
         let mut state = self.lock();
-        if matches!(state.phase, Phase::Ended(_)) {
+        if matches!(state.phase, ConnectionPhase::Ended(_)) {
             return;
         }
         tracing::debug!(address = %self.address, %error, "a connection has ended");
-        state.phase = Phase::Ended(error.clone());
+        state.phase = ConnectionPhase::Ended(error.clone());
         let pending = std::mem::take(&mut state.pending);
         let queue = std::mem::take(&mut state.queue);
         let closer = state.closer.take();
@@ -314,11 +316,11 @@ impl Shared {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// Why nothing can be sent.
     fn refusal(&self) -> Option<CallError> {
         match &self.phase {
-            Phase::Ended(error) => Some(error.clone()),
+            ConnectionPhase::Ended(error) => Some(error.clone()),
             _ if self.pending.len() >= PENDING_MAX => {
                 Some(CallError::BadRequest(format!("{PENDING_MAX} requests are under way")))
             }

@@ -1,6 +1,6 @@
 //! The writer thread of a connection: everything that waits goes out with few calls to the system.
 
-use super::shared::{Outgoing, Shared};
+use super::connection_core::{ConnectionCore, OutgoingRequest};
 use std::{
     io::{self, IoSlice, Write},
     sync::Arc,
@@ -10,8 +10,8 @@ use std::{
 const PIECES_MAX: usize = 64;
 
 /// The body of the writer thread, once the connection stands.
-pub(super) fn run(shared: &Arc<Shared>) {
-    let mut taken: Vec<Outgoing> = Vec::new();
+pub(super) fn run(shared: &Arc<ConnectionCore>) {
+    let mut taken: Vec<OutgoingRequest> = Vec::new();
     while shared.take_queue(&mut taken) {
         shared.write(&mut taken);
     }
@@ -21,7 +21,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
 ///
 /// # Errors
 /// The socket's.
-pub(super) fn write_all(out: &mut dyn Write, requests: &[Outgoing]) -> io::Result<()> {
+pub(super) fn write_all(out: &mut dyn Write, requests: &[OutgoingRequest]) -> io::Result<()> {
     let pieces = requests.iter().flat_map(|it| &it.pieces);
     let mut pieces = pieces.filter(|it| !it.is_empty()).peekable();
     while pieces.peek().is_some() {
