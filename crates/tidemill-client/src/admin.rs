@@ -1,8 +1,9 @@
-//! Admin: streams, their settings and offsets, and consumer groups. Every call waits for its answer.
+//! Admin: streams, their settings and offsets, and consumer groups. Every call waits for its
+//! answer.
 //!
-//! Questions are asked again when a node is not ready or has just lost what it led, for as long as
-//! [`ClientOptions::request_timeout`]; changes are sent once, because an answer that does not come
-//! does not say whether they were made.
+//! Queries are repeated while a node is not ready or has just lost a leadership, within
+//! [`ClientOptions::request_timeout`]. Changes are sent once: a missing answer does not say if they
+//! were made.
 //!
 //! [`ClientOptions::request_timeout`]: crate::ClientOptions::request_timeout
 
@@ -43,15 +44,15 @@ pub enum AdminError {
     /// A node refused.
     #[error("{what}: {refusal}")]
     Refused {
-        /// What it was about, such as "stream `orders`".
+        /// The subject, such as "stream `orders`".
         what: String,
-        /// What the node said.
+        /// The node's refusal.
         refusal: Refusal,
     },
 }
 
 impl AdminError {
-    /// What the node said, if one did.
+    /// The node's error code, if a node refused.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -60,7 +61,7 @@ impl AdminError {
         }
     }
 
-    /// Whether the same may well be answered a little later, or by another node.
+    /// True if the same request may succeed a little later, or at another node.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Call(error) => matches!(error, CallError::Lost { .. }),
@@ -69,7 +70,7 @@ impl AdminError {
     }
 }
 
-/// What a refusal is about.
+/// Adds the subject to a refusal.
 pub(crate) fn about(what: impl Into<String>) -> impl FnOnce(Refusal) -> AdminError {
     move |refusal| AdminError::Refused { what: what.into(), refusal }
 }
@@ -151,8 +152,8 @@ impl Admin {
         self.again(|| Ok(self.any()?.call(request, Duration::ZERO)?))
     }
 
-    /// Does again what failed because a node has gone: its cluster is given the time to notice and to
-    /// name another one. For those who can wait.
+    /// Repeats an attempt that failed because a node has gone, until the cluster has had time to
+    /// name another one. For callers that can wait.
     pub(crate) fn again_elsewhere<T>(
         &self,
         attempt: impl FnMut() -> Result<T, AdminError>,
@@ -165,7 +166,7 @@ impl Admin {
         self.again_if(is_passing, attempt)
     }
 
-    /// Does what may be done more than once, until it comes to something that lasts, or time is up.
+    /// Repeats an idempotent attempt until it has a lasting outcome, or time is up.
     pub(crate) fn again<T>(
         &self,
         attempt: impl FnMut() -> Result<T, AdminError>,

@@ -1,4 +1,4 @@
-//! How long to rest after a failure. No clock and no randomness here: both come in.
+//! The rest after a failure. No clock and no randomness here: both come in.
 
 use crate::options::{ClientOptions, micros};
 

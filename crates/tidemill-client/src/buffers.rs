@@ -1,6 +1,6 @@
-//! Memory of large messages, to be used again: it has been paged in, and has grown to their size.
+//! Reusable buffers for large messages: their memory is paged in and has grown to size.
 //!
-//! Invariant: there are at most [`BUFFERS_MAX`] buffers, none of them part of what somebody has.
+//! Invariant: at most [`BUFFERS_MAX`] free buffers, and none of them is part of a message in use.
 
 use bytes::Bytes;
 use std::sync::Mutex;

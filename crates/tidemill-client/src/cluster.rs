@@ -1,4 +1,5 @@
-//! A cluster as a client sees it: a connection to each node it needs, and who leads what.
+//! A cluster as a client sees it: a connection to each node it needs, and the leaders of
+//! streamlets.
 //!
 //! ```text
 //! tend ─▶ overdue requests end their connection
@@ -6,12 +7,12 @@
 //!      ─▶ metadata that are wanted are asked for, of any node that answers
 //! ```
 //!
-//! Nothing here waits but [`Cluster::wait_any`], [`Cluster::wait_node`] and what is built on them.
-//! A producer and a consumer call [`Cluster::tend`] from their own thread and are woken through
+//! Only [`Cluster::wait_any`], [`Cluster::wait_node`] and their callers wait. A producer and a
+//! consumer call [`Cluster::tend`] from their own thread and are woken through
 //! [`Cluster::on_change`]; admin calls tend while it waits.
 //!
-//! Invariants: at most one connection a node and cluster; a node that fails is left alone for a
-//! while that grows; what waits gives up when all it could ask have failed since it began.
+//! Invariants: at most one connection a node and cluster; a node that fails rests, longer each
+//! time; a waiting call gives up when all nodes it could ask have failed since it began.
 
 use crate::{
     backoff::rest_us,
@@ -72,7 +73,7 @@ struct ClusterState {
     closed: bool,
 }
 
-/// How far the next metadata are.
+/// The progress of the next metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetadataRefresh {
     /// Nobody wants any.
@@ -83,7 +84,7 @@ enum MetadataRefresh {
     UnderWay,
 }
 
-/// What is known about the way to a node.
+/// The route to a node: a connection, or the reason that there is none.
 pub(crate) enum NodeRoute {
     /// Requests can be sent.
     Ready(Connection),
@@ -96,7 +97,7 @@ pub(crate) enum NodeRoute {
     Resting {
         /// On the monotonic clock.
         until_us: u64,
-        /// How it failed.
+        /// The last failure.
         error: CallError,
     },
     /// The metadata do not name such a node.

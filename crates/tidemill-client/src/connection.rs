@@ -1,4 +1,5 @@
-//! One connection to a node: requests go out one behind the other, answers come back to whoever asked.
+//! One connection to a node: requests go out one behind the other, answers come back to their
+//! callers.
 //!
 //! ```text
 //! send ─▶ queue ─▶ writer thread ─▶ socket ─▶ node
@@ -6,11 +7,11 @@
 //! ```
 //!
 //! - [`Connection::open`] returns at once; the writer thread connects and asks for the versions.
-//! - [`Connection::send`] does not wait for the other side: what could be long is written by the
-//!   writer thread. `then` is called once, with the answer or with why there is none, from the
-//!   reader thread or from whoever ended the connection, with no lock held.
-//! - Nobody here looks at the clock by itself: whoever waits calls [`Connection::expire`], and a
-//!   connection with an overdue request is ended, because what follows on it would be late too.
+//! - [`Connection::send`] does not wait for the other side: long requests are written by the writer
+//!   thread. `then` is called once, with the answer or an error, from the reader thread or from the
+//!   thread that ended the connection, with no lock held.
+//! - No timer runs here: waiting callers call [`Connection::expire`]. A connection with an overdue
+//!   request is ended, because the requests behind it would be late too.
 //!
 //! Encryption and authentication will stand in `handshake.rs`, between connecting and the first
 //! request.
@@ -82,7 +83,7 @@ impl Connection {
         &self.shared().address
     }
 
-    /// Whether requests can be sent.
+    /// True if requests can be sent.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.shared().lock().phase, ConnectionPhase::Ready(_))
     }
@@ -106,8 +107,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request; `then` gets the answer's content. What keeps it from being sent is given to
-    /// `then` as well.
+    /// Sends a request; `then` gets the answer's content, or the error that kept it from being
+    /// sent.
     pub(crate) fn send<R: Request>(
         &self,
         request: &R,
@@ -189,8 +190,8 @@ impl Connection {
         })
     }
 
-    /// Refuses an answer to a request of this kind that does not speak of all that was sent: what it
-    /// says nothing of may not be there.
+    /// Refuses an answer that does not mention every item of its request: a missing one may not be
+    /// done.
     pub(crate) fn check_spoken_of<T: Ord>(
         &self,
         api: ApiKey,
@@ -212,7 +213,7 @@ impl Connection {
         self.shared().expire(now_us)
     }
 
-    /// Ends the connection; what was under way gets the error.
+    /// Ends the connection; requests under way get the error.
     pub(crate) fn end(&self, error: CallError) {
         self.shared().end(error);
     }

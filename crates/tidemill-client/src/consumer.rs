@@ -21,11 +21,11 @@
 //! # Invariants
 //!
 //! - A streamlet's records come in the order of their offsets, none twice and none left out, from
-//!   the start on: those that isolation hides are hidden, those that were deleted are an error or
-//!   a new start, as [`OutOfRange`] says.
+//!   the start on: those that isolation hides are hidden, those that were deleted are an error or a
+//!   new start, as [`OutOfRange`] says.
 //! - Nothing whose checksum is wrong is given out.
-//! - What was fetched and not taken is bounded by [`ConsumerOptions::buffer_bytes`] and one answer
-//!   of each node.
+//! - Fetched records that were not taken are bounded by [`ConsumerOptions::buffer_bytes`] and one
+//!   answer of each node.
 //!
 //! Read in this order: `walk`, `position`, `shared`, `fetch`, `driver`.
 
@@ -105,8 +105,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// Consumes some streamlets of a stream, each from its start on; what was fetched of them
-    /// before and not taken is dropped.
+    /// Consumes some streamlets of a stream, each from its start on. Records of them that were
+    /// fetched before and not taken are dropped.
     ///
     /// # Errors
     /// No node answers, or there is no such stream or streamlet: then nothing is assigned.
@@ -141,9 +141,9 @@ impl Consumer {
         state.positions.insert(place, position);
     }
 
-    /// Goes on at this offset of a streamlet that is consumed; what was fetched of it before and
-    /// not taken is dropped. Nobody is asked whether the offset is there: if it is not, what
-    /// [`OutOfRange`] says happens later. False: the streamlet is not consumed.
+    /// Goes on at this offset of a consumed streamlet; fetched records of it that were not taken
+    /// are dropped. The offset is not checked here: if it does not exist, [`OutOfRange`] decides
+    /// later. False: the streamlet is not consumed.
     pub fn seek(&self, stream: &str, streamlet: i32, offset: i64) -> bool {
         let place = (Arc::from(stream), streamlet);
         let mut state = self.shared.lock();
@@ -196,8 +196,8 @@ impl Consumer {
         }
     }
 
-    /// Calls this, from any thread, when something has come, with the streamlets that it is for. It
-    /// must be quick, and must not be what drops the consumer.
+    /// Calls this, from any thread, when records have arrived, with their streamlets. It must be
+    /// quick, and must not drop the consumer.
     pub fn on_arrival(&self, call: Listener) {
         self.shared.listen(call);
     }
@@ -209,8 +209,8 @@ impl Consumer {
         }
     }
 
-    /// Where each streamlet is: the offset that `poll` will go on with, or a later one if what is
-    /// between is hidden. None while the start is being looked up.
+    /// The position of each streamlet: the offset at which `poll` will go on, or a later one if the
+    /// records between are hidden. None while the start is being looked up.
     #[must_use]
     pub fn positions(&self) -> BTreeMap<(String, i32), Option<i64>> {
         let state = self.shared.lock();
@@ -248,7 +248,7 @@ impl Consumer {
         state.positions.values().filter_map(end).collect()
     }
 
-    /// What stands in the way of fetching at the moment, if something does: it is tried again.
+    /// The current obstacle to fetching, if there is one. Fetches are repeated meanwhile.
     #[must_use]
     pub fn obstacle(&self) -> Option<Obstacle> {
         self.shared.lock().obstacle().cloned()

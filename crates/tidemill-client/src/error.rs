@@ -1,4 +1,4 @@
-//! What can go wrong between this client and a node: no answer, or an answer that refuses.
+//! Errors between this client and a node: no answer, or an answer that refuses.
 
 use tidemill_wire::kafka::{ApiKey, ErrorCode, KafkaString};
 
@@ -10,7 +10,7 @@ pub enum CallError {
     Unreachable {
         /// Where it was tried.
         address: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// The cluster names a node that nobody answers for: it has just died and the others do not know
@@ -19,7 +19,7 @@ pub enum CallError {
     NodeAway {
         /// Where it was tried.
         address: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// The other side takes connections and closes them before it has said anything.
@@ -31,42 +31,42 @@ pub enum CallError {
         /// The other end.
         address: String,
     },
-    /// The connection ended before the answer came. What was asked may have been done.
+    /// The connection ended before the answer came. The request may have been carried out.
     #[error("the connection to {address} was lost: {reason}")]
     Lost {
         /// The other end.
         address: String,
-        /// How it ended.
+        /// The end of the connection, in words.
         reason: String,
     },
-    /// No answer came in time. What was asked may have been done.
+    /// No answer came in time. The request may have been carried out.
     #[error("{address} did not answer {api:?} within {after_ms} ms")]
     TimedOut {
-        /// Who was asked.
+        /// The node's address.
         address: String,
-        /// What was asked.
+        /// The kind of the request.
         api: ApiKey,
-        /// How long the answer was waited for.
+        /// The wait for the answer, in milliseconds.
         after_ms: u64,
     },
     /// The node does not know the request, or in no version that is known here.
     #[error("{address} does not take {api:?} in a version known here ({ours}; it takes {theirs})")]
     Unsupported {
-        /// Who was asked.
+        /// The node's address.
         address: String,
-        /// What was asked.
+        /// The kind of the request.
         api: ApiKey,
         /// Versions known here.
         ours: String,
         /// Versions known there.
         theirs: String,
     },
-    /// What came back is no answer of the protocol: whoever listens there is no node.
+    /// The bytes are no answer of the protocol: the listener there is not a node.
     #[error("{address} sent what is no answer: {reason}; is it a node's Kafka address?")]
     BadAnswer {
-        /// Who sent it.
+        /// The sender's address.
         address: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// The request cannot be written.
@@ -83,7 +83,7 @@ pub enum CallError {
 pub struct Refusal {
     /// The protocol's code.
     pub code: ErrorCode,
-    /// What the node said beside it.
+    /// The node's own message.
     pub message: Option<String>,
 }
 

@@ -1,9 +1,8 @@
 //! Answers of a hostile broker, for tests and for the fuzz target `client`.
 //!
-//! The first byte says what the client does; answers follow, each after its length (2 bytes, big
-//! endian). The first byte of an answer says whether it stands behind a good head, or is all that is
-//! sent. Which versions the broker knows is said for it, and when there are no more answers it is
-//! gone.
+//! The first byte picks the client's call; answers follow, each after its length (2 bytes,
+//! big-endian). The first byte of an answer decides if it gets a good head, or is sent alone. The
+//! broker's versions are good ones, and after the last answer it is gone.
 
 use crate::{
     Client, ClientOptions,
@@ -30,7 +29,7 @@ use tidemill_wire::kafka::{
     read_response_head,
 };
 
-/// What the client can be told to do.
+/// The number of calls that the client can make.
 pub const DEEDS: u8 = 5;
 /// Bytes of an answer that is read.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -161,10 +160,10 @@ fn behind(head: &RequestHead, content: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// Has a client do something, and its broker answer with these bytes.
+/// Makes a client call a broker that answers with these bytes.
 ///
 /// # Panics
-/// The client gave out what its broker cannot have said.
+/// The client returned something that its broker cannot have sent.
 pub fn client(bytes: &[u8]) {
     let Some((deed, mut rest)) = bytes.split_first() else { return };
     let mut answers = VecDeque::new();
@@ -189,10 +188,11 @@ pub fn client(bytes: &[u8]) {
     does(*deed, &client_of(Box::new(ask), Duration::from_millis(20)));
 }
 
-/// The same with a broker that answers; gives back the bytes with which [`client`] hears the same.
+/// The same with a broker that answers by itself; returns the bytes with which [`client`] gets the
+/// same answers.
 ///
 /// # Panics
-/// What the broker sends is no answer.
+/// The broker sends no valid answer.
 pub fn record(deed: u8, mut ask: impl FnMut(Bytes) -> Option<Bytes> + Send + 'static) -> Vec<u8> {
     let heard = Arc::new(Mutex::new(vec![deed]));
     let hears = Arc::clone(&heard);

@@ -6,11 +6,11 @@
 //!         ├ consumer() ─▶ Consumer   chunks, the next fetched while the current is processed
 //!         └ transactions() ─▶ Transactions   chunks and an offset, all or nothing
 //!
-//!  Admin, Producer, Consumer ─▶ Cluster: who leads what, a connection a node ─▶ Connection
+//!  Admin, Producer, Consumer ─▶ Cluster: leaders, a connection a node ─▶ Connection
 //! ```
 //!
-//! It speaks to nodes of Tidemill and to Apache Kafka from 2.1 on. A stream is what Kafka calls a
-//! topic, a streamlet a partition of it, and a chunk a record batch.
+//! It speaks to nodes of Tidemill and to Apache Kafka from 2.1 on. Kafka calls a stream a topic, a
+//! streamlet a partition, and a chunk a record batch.
 //!
 //! # Threads
 //!
@@ -21,8 +21,8 @@
 //! # Invariants
 //!
 //! - Every request has a deadline, also when the other side says nothing, or does not read.
-//! - No bytes from outside panic, or take memory by a length that they claim; what waits to be
-//!   sent, and what was fetched and not yet taken, is bounded.
+//! - No bytes from outside panic, or take memory by a length that they claim; the queues of
+//!   requests and of fetched records are bounded.
 //! - Nothing here reads a clock, opens a socket, starts a thread or draws a random number but
 //!   through [`tidemill_env::World`].
 //!

@@ -1,4 +1,4 @@
-//! How to reach a cluster: settings that admin, producer and consumer share.
+//! The way to a cluster: settings that admin, producer and consumer share.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct ClientOptions {
     /// Addresses of some nodes, such as `127.0.0.1:9092`; the others are learnt from them.
     pub bootstrap: Vec<String>,
-    /// What nodes show as the name of this client. Default `tidemill`.
+    /// The name of this client in the nodes' logs and metrics. Default `tidemill`.
     pub client_id: String,
     /// Longest time to connect and to agree on versions. Default 10 s.
     pub connect_timeout: Duration,
@@ -25,11 +25,11 @@ pub struct ClientOptions {
     pub security: Security,
 }
 
-/// How a connection is protected. TLS and SASL will be further variants; [`Security::Plain`] is all
-/// that there is.
+/// The protection of a connection. TLS and SASL will be further variants; [`Security::Plain`] is
+/// the only one now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Security {
-    /// Not at all: bytes are sent as they are, and nobody says who they are.
+    /// None: bytes are sent as they are, without authentication.
     #[default]
     Plain,
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! send ─▶ queue of the streamlet ─▶ the producer's thread ─▶ a connection a leader
 //!           a chunk is closed when it      closes chunks that have
-//!           is full, by whoever fills it   lingered, puts requests together
+//!           is full, by the sender         lingered, builds requests
 //! ```
 //!
 //! # Use
@@ -17,10 +17,10 @@
 //!
 //! # Invariants
 //!
-//! - What `send` accepted is told of exactly once: to whoever waits for it, else to `flush`.
+//! - Each accepted record's outcome is reported exactly once: to its callback, else to `flush`.
 //! - With [`ProducerOptions::idempotent`] a record is in its streamlet once, and in the order of
-//!   `send`, whatever fails in between, as long as it is told to be delivered.
-//! - Not more than [`ProducerOptions::buffer_bytes`] wait: `send` does.
+//!   `send`, whatever fails in between, if its outcome is a delivery.
+//! - At most [`ProducerOptions::buffer_bytes`] wait to be sent; `send` blocks at the limit.
 //!
 //! Read in this order: `partitioner`, `queue`, `answer_policy`, `shared`, `sender`.
 
@@ -80,7 +80,7 @@ impl NewRecord<'_> {
     }
 }
 
-/// What a producer has done so far.
+/// Counts of a producer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProducerStats {
     /// Records that count.
@@ -99,7 +99,7 @@ pub struct ProducerStats {
     pub buffered_bytes: usize,
 }
 
-/// See the module. Dropping it gives up what is not delivered; call [`Self::flush`] before.
+/// See the module. Dropping it drops undelivered records; call [`Self::flush`] before.
 pub struct Producer {
     shared: Arc<ProducerCore>,
     thread: Mutex<Option<Box<dyn Thread>>>,
@@ -161,12 +161,11 @@ impl Producer {
         }
     }
 
-    /// Sends everything that was accepted before this call, and waits until it is known what became
-    /// of it.
+    /// Sends everything that was accepted before this call, and waits for its outcome.
     ///
     /// # Errors
-    /// Not all is known in time, or some of it, or of what was sent since the last flush, could not
-    /// be delivered.
+    /// Some outcome is not known in time, or some record sent since the last flush could not be
+    /// delivered.
     pub fn flush(&self, patience: Duration) -> Result<(), FlushError> {
         let shared = &self.shared;
         shared.close_chunks();
@@ -204,7 +203,7 @@ impl Producer {
         }
     }
 
-    /// What was done so far.
+    /// The counts so far.
     #[must_use]
     pub fn stats(&self) -> ProducerStats {
         let counts = &self.shared.counts;
@@ -251,7 +250,7 @@ impl Drop for Producer {
 }
 
 impl StreamWriter {
-    /// How many streamlets the stream has, as far as is known.
+    /// The number of streamlets of the stream, as far as it is known.
     #[must_use]
     pub fn streamlets(&self) -> usize {
         self.stream.count()
@@ -268,8 +267,8 @@ impl StreamWriter {
         self.shared.send(&self.stream, record, None)
     }
 
-    /// As [`Self::send`]; `done` is called once when it is known what became of the record, from a
-    /// thread of the producer: it must be quick and must not wait for this producer.
+    /// As [`Self::send`]; `done` is called once with the record's outcome, from a thread of the
+    /// producer: it must be quick and must not wait for this producer.
     ///
     /// # Errors
     /// As of [`Self::send`]; `done` is not called then.
@@ -281,8 +280,8 @@ impl StreamWriter {
         self.shared.send(&self.stream, record, Some(Box::new(done)))
     }
 
-    /// Sends a record and waits until it is known what became of it, which the linger and the
-    /// delivery timeout bound.
+    /// Sends a record and waits for its outcome. The linger and the delivery timeout bound the
+    /// wait.
     ///
     /// # Errors
     /// As of [`Self::send`], or it could not be delivered.

@@ -1,4 +1,4 @@
-//! Nodes that do what a test says: on a real socket, one thread a connection.
+//! Fake nodes under a test's control: on a real socket, one thread a connection.
 
 pub(crate) mod log;
 mod offsets;
@@ -15,7 +15,7 @@ use tidemill_wire::kafka::{
     message::{ApiVersionsResponseData, api_versions_response::ApiVersion},
 };
 
-/// What a node does about a request.
+/// A node's reaction to a request.
 pub(crate) enum Reply {
     /// Sends these bytes, whatever they are.
     Send(Vec<u8>),

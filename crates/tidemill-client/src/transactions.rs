@@ -1,26 +1,26 @@
 //! Transactions: chunks of several streamlets and an offset of a group, all or nothing (KIP-98).
 //!
 //! ```text
-//! take_over ─▶ producer id, epoch      what an earlier owner had open is aborted, and it is fenced
-//!           ─▶ the group's offsets     what counts of all that was begun before
+//! take_over ─▶ producer id, epoch      an earlier owner's open transaction is aborted, and it is fenced
+//!           ─▶ the group's offsets     they say which transaction was the last that counted
 //! commit    ─▶ add streamlets, add the group ─▶ chunks to their leaders, the offset ─▶ end
-//!     any failure, a lost connection too ─▶ what is open is left alone: take_over again
+//!     any failure, a lost connection too ─▶ the open transaction is left alone: take_over again
 //! ```
 //!
-//! Whoever commits asks nothing but "did it count?", and there is one way to know: after
-//! [`Transactions::take_over`] every transaction begun before has come to its end, and the offset of
-//! the group says which was the last that counted. So no failure needs a treatment of its own.
+//! A committer has one question, "did it count?", and one way to know: after
+//! [`Transactions::take_over`] every transaction begun before has come to its end, and the offset
+//! of the group says which was the last that counted. So all failures are treated alike.
 //!
-//! In two cases a transaction is not begun though nothing has failed: the connection to its coordinator
-//! was lost, or a streamlet is led anew. Then it may be that an end has not come through everywhere
-//! (`transactions/takeover.rs`, `transactions/open_transactions.rs`).
+//! In two cases a transaction is not begun though nothing has failed: the connection to its
+//! coordinator was lost, or a streamlet is led anew. Then it may be that an end has not come
+//! through everywhere (`transactions/takeover.rs`, `transactions/open_transactions.rs`).
 //!
-//! The protocol is that of before KIP-890's second part, which brokers of all versions take: what a
-//! transaction writes to is added first. Its epoch changes with each take-over, so a chunk that is
-//! late on its way is refused.
+//! The protocol is that of before KIP-890's second part, which brokers of all versions take: a
+//! transaction's streamlets and group are added first. Its epoch changes with each take-over, so a
+//! chunk that is late on its way is refused.
 //!
-//! Invariants: calls wait no longer than [`ClientOptions::request_timeout`] for an answer; a chunk is
-//! only sent within a transaction, and an end only after all of it is acknowledged.
+//! Invariants: calls wait no longer than [`ClientOptions::request_timeout`] for an answer; a chunk
+//! is only sent within a transaction, and an end only after all of it is acknowledged.
 //!
 //! [`ClientOptions::request_timeout`]: crate::ClientOptions::request_timeout
 
@@ -82,13 +82,13 @@ pub struct Transactions {
     identity: Option<ProducerIdentity>,
     /// Over which the id was taken over.
     coordinator: Option<Connection>,
-    /// How the coordinator had decided the last transaction that has not been seen to have ended.
+    /// The coordinator's decision on the last transaction, until its end is known everywhere.
     last_committed: Option<bool>,
     /// The next sequence number, by streamlet.
     sequences: BTreeMap<(String, i32), i32>,
     /// The id of the only stream that is written to, if that is known.
     only: Option<String>,
-    /// Who led the stream when nothing was open in it.
+    /// The leader epochs of the stream when nothing was open in it.
     epochs: open_transactions::Epochs,
 }
 
@@ -126,9 +126,9 @@ impl Client {
     }
 }
 
-/// Whether the same may succeed after [`Transactions::take_over`]: the cluster could not be reached,
-/// something is on its way to another node, or a transaction is still being ended, or was by somebody
-/// else.
+/// True if the same may succeed after [`Transactions::take_over`]: the cluster could not be
+/// reached, a leadership is moving, or a transaction is still being ended, or was ended by another
+/// owner.
 #[must_use]
 pub fn is_passing(error: &AdminError) -> bool {
     match error {
@@ -164,8 +164,8 @@ impl Transactions {
         self
     }
 
-    /// Whether a transaction can be committed: the id was taken over, nothing has failed since, and its
-    /// coordinator was not away.
+    /// True if a transaction can be committed: the id was taken over, nothing has failed since, and
+    /// its coordinator was not away.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.identity.is_some() && self.lost().is_none()
@@ -181,8 +181,8 @@ impl Transactions {
     /// chunks' heads get producer and sequence numbers here.
     ///
     /// # Errors
-    /// Something failed. Whether the transaction counts is not known then: take over again, and see
-    /// what the offset is then.
+    /// Something failed, and the transaction may count or not: take over again, and read the
+    /// offset.
     pub fn commit(
         &mut self,
         stream: &str,
@@ -248,9 +248,9 @@ impl Transactions {
         })
     }
 
-    /// As [`Self::again`], within a transaction: what was lost on its way is not asked again. It may
-    /// come late, behind what follows under the same epoch, and then count for the next transaction; a
-    /// new epoch shuts it out.
+    /// As [`Self::again`], within a transaction: a lost request is not repeated. It may come late,
+    /// behind requests under the same epoch, and then count for the next transaction; a new epoch
+    /// shuts it out.
     fn within<T>(
         &self,
         mut attempt: impl FnMut() -> Result<T, AdminError>,

@@ -20,7 +20,7 @@ use tidemill_wire::kafka::{
 pub struct GroupSummary {
     /// Its name.
     pub name: String,
-    /// What it is for: `consumer` for those that share streams.
+    /// Its kind: `consumer` for groups that share streams.
     pub protocol_type: String,
     /// Its state, such as `Stable` or `Empty`; empty if the node did not say.
     pub state: String,
@@ -33,9 +33,9 @@ pub struct Group {
     pub name: String,
     /// Its state, such as `Stable` or `Empty`.
     pub state: String,
-    /// How its streamlets are dealt out, such as `range`.
+    /// The assignment of its streamlets, such as `range`.
     pub assignor: String,
-    /// Who is in it.
+    /// Its members.
     pub members: Vec<Member>,
 }
 
@@ -46,7 +46,7 @@ pub struct Member {
     pub id: String,
     /// Its name, if it is a static member.
     pub instance: Option<String>,
-    /// What it calls itself.
+    /// The client's own name.
     pub client_id: String,
     /// Where it comes from.
     pub host: String,
@@ -57,11 +57,11 @@ pub struct Member {
 pub struct GroupOffset {
     /// The next record to be processed.
     pub offset: i64,
-    /// What was committed beside it.
+    /// The text that was committed beside it.
     pub metadata: String,
 }
 
-/// Who asks for offsets to be committed: a member of a generation of its group, or a stranger.
+/// The committer of offsets: a member of a generation of its group, or a stranger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupCommitter {
     pub(crate) generation: i32,
@@ -260,7 +260,7 @@ impl Admin {
         self.commit(name, &GroupCommitter::default(), offsets)
     }
 
-    /// Commits offsets on behalf of whoever it is.
+    /// Commits offsets as this committer.
     pub(crate) fn commit(
         &self,
         name: &str,

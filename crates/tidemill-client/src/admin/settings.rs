@@ -14,7 +14,7 @@ use tidemill_wire::kafka::{
 
 /// A stream, among the things that have settings.
 const OF_STREAM: i8 = 2;
-/// What is done with a setting: give it a value, or take the stream's own away.
+/// The operation on a setting: give it a value, or take the stream's own away.
 const SET: i8 = 0;
 const UNSET: i8 = 1;
 
@@ -27,7 +27,7 @@ pub struct Setting {
     pub value: Option<String>,
     /// Where the value comes from.
     pub source: SettingSource,
-    /// Whether it cannot be changed.
+    /// True if it cannot be changed.
     pub read_only: bool,
 }
 

@@ -18,7 +18,7 @@ use tidemill_wire::kafka::{
     text,
 };
 
-/// How often a new stream is looked for until its streamlets have leaders, in microseconds.
+/// The pause between checks for the leaders of a new stream, in microseconds.
 const LOOK_US: u64 = 5_000;
 
 /// A stream in a list.
@@ -26,9 +26,9 @@ const LOOK_US: u64 = 5_000;
 pub struct StreamSummary {
     /// Its name.
     pub name: String,
-    /// How many streamlets it has.
+    /// The number of streamlets.
     pub streamlets: i32,
-    /// Whether the cluster keeps something of its own in it.
+    /// True if the cluster keeps its own data in it.
     pub internal: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct StreamDescription {
     pub name: String,
     /// Its id: 32 hexadecimal digits, zeros if the node does not know ids.
     pub id: String,
-    /// Whether the cluster keeps something of its own in it.
+    /// True if the cluster keeps its own data in it.
     pub internal: bool,
     /// Its streamlets, by their numbers.
     pub streamlets: Vec<StreamletDescription>,
@@ -69,9 +69,9 @@ pub struct StreamletDescription {
 pub struct NewStream {
     /// Its name: 1 to 249 of `a-z A-Z 0-9 . _ -`.
     pub name: String,
-    /// How many streamlets; none: as many as the cluster's default.
+    /// The number of streamlets; none: the cluster's default.
     pub streamlets: Option<i32>,
-    /// How many nodes keep each; none: as many as the cluster's default.
+    /// The number of replicas of each; none: the cluster's default.
     pub replicas: Option<i16>,
     /// Settings that differ from the cluster's, such as `retention.ms`.
     pub settings: BTreeMap<String, String>,
@@ -122,7 +122,7 @@ impl Admin {
         })
     }
 
-    /// What the metadata say about a stream that exists.
+    /// The metadata of a stream that exists.
     pub(crate) fn stream_meta(&self, name: &str) -> Result<StreamMeta, AdminError> {
         let metadata = self.metadata(Some(&[name]))?;
         Self::found(name, &metadata)
@@ -149,7 +149,7 @@ impl Admin {
         self.wait_for_leaders(&new.name, new.streamlets.unwrap_or(1))
     }
 
-    /// Whether a stream could be made; none is.
+    /// Checks that a stream could be made, without making it.
     ///
     /// # Errors
     /// As those of [`Self::create`].
@@ -251,7 +251,7 @@ impl Admin {
         self.cluster.options().request_timeout
     }
 
-    /// How long a node may take, as a request says it.
+    /// The time that a node may take, as a request has it.
     pub(crate) fn timeout_ms(&self) -> i32 {
         i32::try_from(micros(self.request_timeout()) / 1000).unwrap_or(i32::MAX)
     }

@@ -1,7 +1,7 @@
-//! Who is in the cluster and who leads what, as of the last answer.
+//! The nodes of the cluster and the leaders of streamlets, as of the last answer.
 //!
-//! Invariants: numbers of streamlets from outside are bounded; what an answer does not speak of
-//! stays as it was.
+//! Invariants: numbers of streamlets from outside are bounded; streams that an answer does not
+//! mention stay as they were.
 
 use std::collections::BTreeMap;
 use tidemill_types::{LeaderEpoch, NodeId};
@@ -36,11 +36,11 @@ pub(crate) struct Metadata {
 /// A stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamMeta {
-    /// What the node said about it.
+    /// The node's error code for it.
     pub(crate) code: ErrorCode,
     /// Its id; zero if the node does not know ids.
     pub(crate) id: KafkaUuid,
-    /// Whether it is the cluster's own.
+    /// True if it is the cluster's own.
     pub(crate) internal: bool,
     /// By their numbers. There may be gaps while a stream is being made.
     pub(crate) streamlets: BTreeMap<i32, StreamletMeta>,
@@ -62,7 +62,7 @@ impl StreamMeta {
         self.id.to_bytes().iter().map(|it| format!("{it:02x}")).collect()
     }
 
-    /// How many streamlets there are: one more than the highest number.
+    /// The number of streamlets: one more than the highest index.
     pub(crate) fn streamlet_count(&self) -> i32 {
         self.streamlets.last_key_value().map_or(0, |(index, _)| index + 1)
     }
@@ -77,7 +77,7 @@ pub(crate) fn request(streams: Option<&mut dyn Iterator<Item = &str>>) -> Metada
 }
 
 impl Metadata {
-    /// What an answer says, over what was known before.
+    /// Reads an answer, over the metadata known before.
     pub(crate) fn read(answer: &MetadataResponseData, before: &Self, now_us: u64) -> Self {
         let nodes = answer.brokers.iter().filter_map(|it| {
             let port = u16::try_from(it.port).ok()?;

@@ -11,7 +11,7 @@ pub(super) struct NodeSlot {
     address: String,
     connection: Option<Connection>,
     opened_us: u64,
-    /// How often it failed in a row.
+    /// The number of failures in a row.
     failures: u32,
     rests_until_us: u64,
     last_error: Option<CallError>,
@@ -37,7 +37,7 @@ impl NodeSlot {
         self.connection.as_ref()
     }
 
-    /// Takes the connection out; whoever does ends it.
+    /// Takes the connection out; the caller ends it.
     pub(super) fn take(&mut self) -> Option<Connection> {
         self.connection.take()
     }
@@ -59,7 +59,7 @@ impl NodeSlot {
         self.rests_until_us
     }
 
-    /// Whether an attempt that was begun at or after this moment has failed.
+    /// True if an attempt that began at or after this moment has failed.
     pub(super) fn failed_since(&self, moment_us: u64) -> bool {
         self.connection.is_none() && self.last_error.is_some() && self.opened_us >= moment_us
     }

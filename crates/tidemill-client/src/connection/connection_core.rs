@@ -1,4 +1,4 @@
-//! What the threads of a connection share: its phase, what is to be written, what is to be answered.
+//! The state that the threads of a connection share: its phase, its queue, its pending requests.
 
 use super::versions::Versions;
 use crate::{buffers::Buffers, error::CallError, options::ClientOptions};
@@ -13,12 +13,12 @@ use tidemill_wire::kafka::{self, ApiKey, KafkaString, MessageError};
 
 /// Requests of a connection that may be under way at once.
 const PENDING_MAX: usize = 4096;
-/// As long as all that is not answered has fewer bytes than this, it fits into the socket's buffer,
-/// and whoever sends can write by itself without ever being held up by the other side. It saves a
-/// change of threads.
+/// While the unanswered requests have fewer bytes than this, they fit into the socket's buffer.
+/// Then the caller writes by itself without blocking on the other side, which saves a change of
+/// threads.
 const DIRECT_BYTES_MAX: usize = 16 << 10;
 
-/// What is done with an answer: its content behind the head.
+/// Gets an answer: its content behind the head.
 pub(crate) type AnswerCallback = Box<dyn FnOnce(Result<Bytes, CallError>) + Send>;
 
 /// Called when a connection becomes ready and when it ends.
@@ -30,11 +30,11 @@ pub(crate) type Pieces = Vec<Bytes>;
 /// A request that waits to be written.
 pub(super) struct OutgoingRequest {
     pub(super) pieces: Pieces,
-    /// What is done once it is written, if it has no answer.
+    /// The callback once it is written, if it has no answer.
     written: Option<AnswerCallback>,
 }
 
-/// What is said about a request beside the request.
+/// The options of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestOptions {
     /// The version to write it in.
@@ -43,8 +43,7 @@ pub(crate) struct RequestOptions {
     pub(crate) deadline_us: u64,
     /// Bytes that the answer may have beyond [`ClientOptions::answer_bytes_max`].
     pub(crate) more_bytes: usize,
-    /// Whether there will be an answer. Without one, `then` is called with nothing once the request
-    /// is written.
+    /// False if there is no answer: then `then` is called with nothing once the request is written.
     pub(crate) answer: bool,
 }
 
@@ -66,7 +65,7 @@ pub(super) struct ConnectionCore {
     state: Mutex<ConnectionState>,
     /// Rings when there is something for the writer thread.
     bell: Condvar,
-    /// Taken only by whoever has set [`ConnectionState::writer`].
+    /// Locked only by the thread that has set [`ConnectionState::writer`].
     pub(super) writer: Mutex<Option<Box<dyn Write + Send>>>,
 }
 
@@ -78,12 +77,12 @@ pub(super) struct ConnectionState {
     pending: VecDeque<PendingRequest>,
     pending_bytes: usize,
     next_correlation_id: i32,
-    /// Whether anything was answered but which versions there are.
+    /// True once a request beside that for the versions was answered.
     served: bool,
     pub(super) closer: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// How far a connection is.
+/// The phase of a connection.
 pub(super) enum ConnectionPhase {
     Connecting,
     Ready(Arc<Versions>),
@@ -234,7 +233,7 @@ impl ConnectionCore {
         }
     }
 
-    /// How many bytes the answer with this correlation id may have; none: nobody waits for it.
+    /// The most bytes of the answer with this correlation id; none: no request waits for it.
     pub(super) fn answer_bytes_max(&self, correlation_id: i32) -> Option<usize> {
         let state = self.lock();
         let pending = state.pending.iter().find(|it| it.correlation_id == correlation_id);
@@ -272,8 +271,8 @@ impl ConnectionCore {
         CallError::Lost { address: self.address.clone(), reason: reason.to_string() }
     }
 
-    /// What the other side's closing means. Who asks for TLS does it at the first bytes, and who asks
-    /// for SASL at the first request behind that for the versions.
+    /// The meaning of the other side's closing. A server that wants TLS closes at the first bytes,
+    /// one that wants SASL at the first request behind that for the versions.
     pub(super) fn closed(&self) -> CallError {
         let state = self.lock();
         match state.phase {

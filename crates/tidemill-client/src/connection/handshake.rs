@@ -1,8 +1,8 @@
-//! How a connection begins: a socket, then the versions that the node speaks.
+//! The beginning of a connection: a socket, then the versions that the node speaks.
 //!
-//! The request for the versions is the first one, and an ordinary one; until its answer has come
-//! the connection is not ready. A node that does not know our version of it answers in the oldest
-//! one, and is asked again in that (KIP-511).
+//! The request for the versions is an ordinary one; until its answer has come the connection is not
+//! ready. A node that does not know our version of it answers in the oldest one, and gets a second
+//! request in that (KIP-511).
 
 use super::connection_core::{ConnectionCore, ConnectionPhase, RequestOptions};
 use super::versions::Versions;

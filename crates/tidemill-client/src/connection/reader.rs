@@ -1,7 +1,7 @@
-//! The reader thread of a connection: one answer after the other, each to whoever waits for it.
+//! The reader thread of a connection: it hands each answer to the request that waits for it.
 //!
-//! Invariants: memory follows what has arrived, not what a length claims, and an answer that is
-//! longer than it may be, or that nobody waits for, ends the connection.
+//! Invariants: memory follows the bytes that have arrived, not a claimed length; an answer that is
+//! too long, or that no request waits for, ends the connection.
 
 use super::connection_core::ConnectionCore;
 use crate::error::CallError;

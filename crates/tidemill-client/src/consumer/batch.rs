@@ -1,4 +1,4 @@
-//! What `poll` gives: the records of one chunk, as slices of the memory they came in.
+//! The result of `poll`: the records of one chunk, as slices of the memory they came in.
 
 use super::ConsumeError;
 use crate::buffers::Buffers;
@@ -27,13 +27,13 @@ impl Drop for AnswerFrame {
     }
 }
 
-/// The records of one chunk, or what of them was asked for.
+/// The records of one chunk, from the position on.
 pub struct Batch {
     stream: Arc<str>,
     streamlet: i32,
     from: i64,
     head: ChunkHead,
-    /// How many records [`Batch::each`] has gone past, and their bytes.
+    /// The number of records that [`Batch::each`] has passed, and their bytes.
     passed: (i32, usize),
     // Before `frame`: its memory is used again only if nobody else has a part of it.
     chunk: Bytes,
@@ -56,19 +56,19 @@ pub struct Received<'a> {
     pub headers: Headers<'a>,
 }
 
-/// What there was of a streamlet.
+/// The result of taking from a streamlet.
 pub enum Taken {
     /// The records of a chunk.
     Batch(Batch),
     /// Nothing yet.
     Nothing {
-        /// The offset from which records are waited for: what is before it was taken, or is hidden.
-        /// None while it is being looked up, and when the streamlet has stopped.
+        /// The offset from which records are awaited: all before it are taken, or hidden. None
+        /// while it is being looked up, and when the streamlet has stopped.
         next: Option<i64>,
     },
 }
 
-/// What a batch is made of, before its records are inflated.
+/// A batch before its records are inflated.
 pub(super) struct PackedBatch {
     pub(super) stream: Arc<str>,
     pub(super) streamlet: i32,
@@ -133,7 +133,7 @@ impl Batch {
         self.chunk.len()
     }
 
-    /// How many records the chunk has; some of the first may be from before the start.
+    /// The number of records in the chunk; the first may be from before the start.
     #[must_use]
     pub fn chunk_records(&self) -> u32 {
         self.head.record_count.unsigned_abs()
@@ -142,7 +142,7 @@ impl Batch {
     /// The records, in order.
     ///
     /// # Errors
-    /// An item is an error if the chunk is damaged behind its checksum: whoever made it, made it so.
+    /// An item is an error if the chunk is faulty behind its checksum: its producer made it so.
     pub fn records(&self) -> impl Iterator<Item = Result<Received<'_>, ConsumeError>> {
         let plain = self.plain.as_deref().unwrap_or(&self.chunk[CHUNK_HEAD_BYTES..]);
         let base = self.head.base_offset;

@@ -1,4 +1,4 @@
-//! What the consumer's thread, its user and the connections' reader threads share.
+//! The state that the consumer's thread, its user and the connections' reader threads share.
 
 use super::{
     ConsumeError, ConsumerOptions,
@@ -36,7 +36,7 @@ pub type Listener = Arc<dyn Fn(&BTreeSet<(Arc<str>, i32)>) + Send + Sync>;
 #[derive(Default)]
 pub(super) struct ConsumerState {
     pub(super) positions: BTreeMap<StreamletKey, Position>,
-    /// What waits for the user.
+    /// The events that wait for the user.
     pub(super) waiting: VecDeque<ConsumerEvent>,
     pub(super) waiting_bytes: usize,
     /// For whom something has come that the listener has not been told.
@@ -48,7 +48,7 @@ pub(super) struct ConsumerState {
     pub(super) turn: usize,
     pub(super) closed: bool,
     rung: bool,
-    /// Whether it was logged that something stands in the way.
+    /// True once an obstacle was logged.
     hindered: bool,
 }
 
@@ -170,7 +170,7 @@ impl ConsumerState {
         }
     }
 
-    /// What has stood in the way of a streamlet for longest.
+    /// The oldest obstacle of a streamlet.
     pub(super) fn obstacle(&self) -> Option<&Obstacle> {
         if !self.hindered {
             return None;
@@ -187,7 +187,7 @@ impl ConsumerState {
         }
     }
 
-    /// Whether more may be asked for.
+    /// True if more may be fetched.
     pub(super) fn has_room(&self, options: &ConsumerOptions) -> bool {
         options.apart || self.waiting_bytes < options.buffer_bytes
     }
@@ -249,7 +249,7 @@ impl ConsumerState {
 
 #[cfg(test)]
 mod tests {
-    //! What stands in the way of some streamlets and not of others.
+    //! Obstacles of some streamlets and not of others.
 
     use super::*;
     use crate::consumer::Start;

@@ -20,8 +20,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tidemill_types::NodeId;
 use tidemill_wire::kafka::{ErrorCode, KafkaUuid};
 
-/// How often it is looked whether something can be done, in microseconds, while something is in
-/// the way.
+/// The pause between two attempts while there is an obstacle, in microseconds.
 const LOOK_US: u64 = 50_000;
 /// The same while all is well: requests that are overdue are noticed then.
 const IDLE_US: u64 = 1_000_000;

@@ -14,9 +14,9 @@ pub enum ConsumeError {
     NoStreamlet {
         /// The stream.
         stream: String,
-        /// What was asked for.
+        /// The requested streamlet.
         streamlet: i32,
-        /// How many there are.
+        /// The number of streamlets.
         count: i32,
     },
     /// The offset to go on at is not there.
@@ -28,10 +28,10 @@ pub enum ConsumeError {
         streamlet: i32,
         /// The offset.
         offset: i64,
-        /// What is there, as far as is known.
+        /// The existing range, as far as it is known.
         hint: String,
     },
-    /// What the log holds, or what came of it, is damaged.
+    /// Damage in the log, or on the way from it.
     #[error("stream `{stream}` streamlet {streamlet} at offset {offset}: {reason}")]
     Damaged {
         /// The stream.
@@ -40,7 +40,7 @@ pub enum ConsumeError {
         streamlet: i32,
         /// The first offset that cannot be read.
         offset: i64,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// The node refused to serve the streamlet, for good.
@@ -50,7 +50,7 @@ pub enum ConsumeError {
         stream: String,
         /// The streamlet.
         streamlet: i32,
-        /// What the node said.
+        /// The node's refusal.
         refusal: Refusal,
     },
     /// The stream was deleted and made anew: its offsets are not those of before.

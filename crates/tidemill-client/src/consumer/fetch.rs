@@ -1,8 +1,7 @@
-//! One fetch: what is asked of a node, and what its answer does.
+//! One fetch: a request to a node, and the effects of its answer.
 //!
-//! The answer is walked by the connection's reader thread, which asks for what comes next before the
-//! user has taken anything: so the node reads, the network carries and the user processes at the
-//! same time.
+//! The connection's reader thread walks the answer and sends the next fetch before the user has
+//! taken anything: so the node reads, the network carries and the user processes at the same time.
 
 use super::{
     Isolation,
@@ -31,14 +30,14 @@ use tidemill_wire::kafka::{
     text,
 };
 
-/// How long a node waits for records when others of its streamlets are not asked for.
+/// The time a node waits for records while others of its streamlets are not in the fetch.
 const WAIT_SHORT: Duration = Duration::from_millis(5);
 /// The rest after an answer without records that came too early, in microseconds.
 const REST_US: u64 = 5_000;
 /// The first version that names streams by id, and not by name.
 const BY_ID: i16 = 13;
 
-/// What is asked of a node.
+/// A fetch from one node.
 pub(super) struct Fetch {
     node: NodeId,
     request: FetchRequestData,
@@ -48,7 +47,7 @@ pub(super) struct Fetch {
     names: BTreeMap<[u8; 16], Arc<str>>,
 }
 
-/// Puts together what to ask of a node, if there is something, and notes that it is asked.
+/// Builds the fetch of a node, if there is something to fetch, and notes that it is under way.
 pub(super) fn prepare(
     shared: &ConsumerCore,
     state: &mut ConsumerState,
@@ -124,7 +123,7 @@ pub(super) fn prepare(
     Some(Fetch { node, request, version, asked, names })
 }
 
-/// Sends what was put together. The state must not be locked.
+/// Sends a fetch. The state must not be locked.
 pub(super) fn send(
     shared: &Arc<ConsumerCore>,
     connection: &Connection,

@@ -1,4 +1,4 @@
-//! How a consumer fetches, and where it begins.
+//! A consumer's options, and the offset at which it begins.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ pub enum Isolation {
     /// All that are durable, those of transactions that are open or were aborted among them.
     #[default]
     Uncommitted,
-    /// Those that are in no transaction, or in one that was committed. An open transaction holds up
-    /// what comes behind it.
+    /// Records in no transaction, or in a committed one. An open transaction holds up the records
+    /// behind it.
     Committed,
 }
 
@@ -27,8 +27,7 @@ pub enum Start {
     Time(i64),
 }
 
-/// What happens when the offset to go on at is not there: records were deleted, or the stream is
-/// not the one it was.
+/// The reaction to an offset that is not there: records were deleted, or the stream was made anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutOfRange {
     /// The consumer goes on with the first record that is kept.
@@ -40,19 +39,19 @@ pub enum OutOfRange {
     Stop,
 }
 
-/// How a consumer fetches.
+/// The options of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerOptions {
     /// Whose records are seen. Default all.
     pub isolation: Isolation,
-    /// What happens when an offset is not there. Default: the streamlet stops.
+    /// The reaction to an offset that is not there. Default: the streamlet stops.
     pub out_of_range: OutOfRange,
     /// Most bytes of one answer, over all streamlets of a node, if one chunk alone is not longer.
     /// Default 16 MiB.
     pub fetch_bytes: usize,
     /// Most bytes of one streamlet in an answer, if one chunk alone is not longer. Default 2 MiB.
     pub streamlet_bytes: usize,
-    /// How long a node waits for records when there are none. Default 500 ms.
+    /// The time a node waits for records when there are none. Default 500 ms.
     pub fetch_wait: Duration,
     /// The fewest bytes a node answers with before that time. Default 1.
     pub fetch_bytes_min: usize,

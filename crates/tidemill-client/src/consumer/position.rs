@@ -8,10 +8,10 @@ use tidemill_wire::kafka::{ErrorCode, KafkaUuid};
 #[cfg(test)]
 mod tests;
 
-/// A chunk may be so much longer than what is usually asked for of a streamlet, in bytes.
+/// The most bytes asked for of a streamlet whose chunk is longer than the usual limit.
 const STREAMLET_BYTES_MAX: usize = 1 << 30;
 
-/// How far a streamlet is.
+/// The phase of a streamlet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PositionPhase {
     /// Where to begin is to be looked up.
@@ -30,7 +30,7 @@ pub(super) struct Position {
     pub(super) phase: PositionPhase,
     /// Changes when it is assigned anew: answers to earlier questions do not count then.
     pub(super) epoch: u64,
-    /// What the user has taken ends here; none before the first.
+    /// The offset after the last record that the user has taken; none before the first.
     pub(super) taken: Option<i64>,
     /// Bytes that wait to be taken.
     pub(super) buffered_bytes: usize,
@@ -42,20 +42,20 @@ pub(super) struct Position {
     /// The first and the last moment of refusals in a row that are waited out for a while only.
     refused_us: Option<(u64, u64)>,
     pub(super) not_before_us: u64,
-    /// What stands in its way; none once it was fetched again.
+    /// Its obstacle; none once it was fetched again.
     pub(super) obstacle: Option<Obstacle>,
 }
 
-/// What stands in the way of fetching.
+/// An obstacle to fetching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// What it is, for a person.
+    /// The obstacle in words.
     pub why: Arc<str>,
     /// Since when something has, as a time of the environment's monotonic clock, in microseconds.
     pub since_us: u64,
 }
 
-/// What follows from an answer that has no chunks.
+/// The reaction to an answer without chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PositionFault {
     /// It is asked again, later; `refresh` says whether the leader may be another one.
@@ -155,8 +155,8 @@ impl Position {
         }
     }
 
-    /// Whether this has been said for so long that it will not pass by itself: of a stream that is
-    /// gone, or from a node that fails at it whenever it is asked.
+    /// True if the code has come back for so long that it is lasting: of a stream that is gone, or
+    /// from a node that fails each time.
     fn is_over(&mut self, code: ErrorCode, now_us: u64, patience_us: u64) -> bool {
         let waits = matches!(
             code,
@@ -200,7 +200,7 @@ impl Position {
         self.not_before_us = rest_until_us(self.failures);
     }
 
-    /// Notes what stands in its way now.
+    /// Notes its obstacle.
     pub(super) fn hinder(&mut self, why: &Arc<str>, now_us: u64) {
         let since_us = self.obstacle.as_ref().map_or(now_us, |it| it.since_us);
         self.obstacle = Some(Obstacle { why: Arc::clone(why), since_us });

@@ -33,7 +33,7 @@ pub(super) struct VisibleChunk {
     pub(super) bytes: Bytes,
 }
 
-/// What the bytes of an answer are.
+/// The content of an answer's bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Walked {
     pub(super) chunks: Vec<VisibleChunk>,
@@ -42,7 +42,7 @@ pub(super) struct Walked {
     pub(super) end: WalkEnd,
 }
 
-/// How a walk ended.
+/// The end of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum WalkEnd {
     /// At the end of the bytes, or before a chunk that is not whole.
@@ -50,7 +50,7 @@ pub(super) enum WalkEnd {
     Done,
     /// The first chunk is not whole, and has so many bytes: more must be asked for.
     Longer(usize),
-    /// What stands at `next` cannot be read.
+    /// The chunk at `next` cannot be read.
     Damaged(String),
 }
 
@@ -119,7 +119,7 @@ impl AbortFilter {
         Self { coming, inside: BTreeSet::new() }
     }
 
-    /// Whether the records of the next chunk are to be seen.
+    /// True if the reader sees the records of the next chunk.
     fn sees(&mut self, head: &ChunkHead, chunk: &[u8]) -> bool {
         while let Some(aborted) = self.coming.pop_if(|it| it.first_offset <= head.last_offset()) {
             self.inside.insert(aborted.producer_id);

@@ -1,9 +1,9 @@
-//! What follows from a node's answer about a chunk. Facts in, a decision out.
+//! The decision on a chunk after a node's answer. Facts in, a decision out.
 
 use crate::CallError;
 use tidemill_wire::kafka::ErrorCode;
 
-/// What is done with a chunk.
+/// The decision on a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerDecision {
     /// It counts.
@@ -12,7 +12,7 @@ pub(super) enum AnswerDecision {
     Known,
     /// It is sent again; `refresh` says whether the leader may be another one.
     Again {
-        /// Whether to ask for new metadata.
+        /// True if new metadata are needed.
         refresh: bool,
     },
     /// Sequence numbers have a gap that will not close: it is sent again under a new producer id.
@@ -21,12 +21,12 @@ pub(super) enum AnswerDecision {
     Failed,
 }
 
-/// What is known about a chunk when its answer comes.
+/// The facts about a chunk when its answer comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkFacts {
-    /// Whether it has a producer id and a sequence number.
+    /// True if it has a producer id and a sequence number.
     pub(super) stamped: bool,
-    /// Whether all chunks of its streamlet before it are answered for good.
+    /// True if all chunks of its streamlet before it have their final answers.
     pub(super) first: bool,
 }
 

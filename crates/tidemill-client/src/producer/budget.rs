@@ -25,7 +25,7 @@ impl BufferBudget {
         Self { max, state: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Takes bytes if there are as many; what is longer than the whole buffer may have all of it.
+    /// Takes bytes if there are enough; a chunk longer than the whole buffer may have all of it.
     pub(super) fn try_take(&self, bytes: usize) -> bool {
         let mut state = self.state.lock().expect("no panic while held");
         if state.used > 0 && state.used.saturating_add(bytes) > self.max {
@@ -64,7 +64,7 @@ impl BufferBudget {
         state.waiting -= 1;
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub(super) fn wake(&self) {
         let mut state = self.state.lock().expect("no panic while held");
         state.freed += 1;

@@ -4,7 +4,7 @@ use super::{Delivered, ProduceError, identity::ProducerIdentity};
 use bytes::Bytes;
 use tidemill_wire::chunk::{ChunkHead, seal};
 
-/// What is done when it is known what became of a record.
+/// Gets the outcome of a record.
 pub(super) type DeliveryCallback = Box<dyn FnOnce(Result<Delivered, ProduceError>) + Send>;
 
 /// A chunk's name and place in the row of its streamlet.
@@ -24,7 +24,7 @@ pub(super) struct ProducerChunk {
     /// When its first record was sent.
     pub(super) born_us: u64,
     pub(super) stamp: Option<Stamp>,
-    /// How often it was sent under this stamp.
+    /// The number of attempts under this stamp.
     pub(super) attempts: u32,
     /// For the records that somebody waits for, by their place in the chunk.
     pub(super) dones: Vec<(u32, DeliveryCallback)>,
@@ -99,7 +99,7 @@ impl ProducerChunk {
     }
 }
 
-/// What has come of a chunk for good.
+/// A chunk with its final outcome.
 pub(super) struct FinishedChunk {
     pub(super) chunk: ProducerChunk,
     pub(super) outcome: Result<Delivered, ProduceError>,

@@ -1,4 +1,4 @@
-//! What became of a record.
+//! The outcome of a record.
 
 use crate::{AdminError, CallError, Refusal};
 
@@ -25,9 +25,9 @@ pub enum ProduceError {
     NoStreamlet {
         /// The stream.
         stream: String,
-        /// What was asked for.
+        /// The requested streamlet.
         streamlet: i32,
-        /// How many there are.
+        /// The number of streamlets.
         count: usize,
     },
     /// The record is longer than the producer takes.
@@ -44,7 +44,7 @@ pub enum ProduceError {
          the node slow, or away?"
     )]
     Full {
-        /// How long it was waited for.
+        /// The wait for room, in milliseconds.
         waited_ms: u64,
         /// The size of the buffer.
         buffer_bytes: usize,
@@ -56,7 +56,7 @@ pub enum ProduceError {
         stream: String,
         /// The streamlet.
         streamlet: i32,
-        /// What the node said.
+        /// The node's refusal.
         refusal: Refusal,
     },
     /// It could not be delivered in time. If it was sent, it may be there all the same.
@@ -66,7 +66,7 @@ pub enum ProduceError {
         stream: String,
         /// The streamlet.
         streamlet: i32,
-        /// How long it was tried.
+        /// The time of all attempts, in milliseconds.
         after_ms: u64,
         /// The last obstacle.
         last: String,
@@ -93,7 +93,7 @@ pub enum FlushError {
     TimedOut {
         /// Chunks that wait.
         chunks: u64,
-        /// How long it was waited for them.
+        /// The wait for them, in milliseconds.
         waited_ms: u64,
         /// The last obstacle of one of them, if any is known.
         last: Option<String>,
@@ -102,7 +102,7 @@ pub enum FlushError {
     /// itself.
     #[error("{records} records were not delivered; the first because: {first}")]
     LostRecords {
-        /// How many.
+        /// The number of records.
         records: u64,
         /// Why the first of them was not.
         first: ProduceError,

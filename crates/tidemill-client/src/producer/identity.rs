@@ -17,7 +17,7 @@ impl ProducerIdentity {
     }
 }
 
-/// How far the producer id is.
+/// The state of the producer's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IdentityState {
     /// It is wanted, but not to be asked for before this moment.

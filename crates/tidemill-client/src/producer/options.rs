@@ -1,4 +1,4 @@
-//! How a producer sends.
+//! The options of a producer.
 
 use std::time::Duration;
 use tidemill_wire::records::Compression;
@@ -6,7 +6,7 @@ use tidemill_wire::records::Compression;
 /// When a record counts as delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acks {
-    /// As soon as it is written to the socket: nobody answers, and what is lost is lost unseen.
+    /// When it is written to the socket: no answer comes, and losses are not noticed.
     None,
     /// When the leader has it.
     Leader,
@@ -26,19 +26,18 @@ impl Acks {
     }
 }
 
-/// How a producer sends. The defaults are meant for throughput without loss and duplicates.
+/// The options of a producer. The defaults are for throughput without loss and duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerOptions {
     /// When a record counts as delivered.
     pub acks: Acks,
-    /// Whether each record is written once, however often it had to be sent (KIP-98), and each
-    /// streamlet's records stay in order. Needs [`Acks::All`]; with others it is off. Without it a
-    /// record that had to be sent again may be there twice, and behind those sent after it.
-    /// Default on.
+    /// Writes each record once, even if it has to be sent several times (KIP-98), and keeps each
+    /// streamlet's records in order. Needs [`Acks::All`]; with others it is off. Without it a
+    /// record that is sent again may be there twice, and behind later ones. Default on.
     pub idempotent: bool,
-    /// How chunks are compressed. Default not at all.
+    /// The compression of chunks. Default none.
     pub compression: Compression,
-    /// How long a chunk that is not full waits for more records. Default 5 ms.
+    /// The time that a chunk which is not full waits for more records. Default 5 ms.
     pub linger: Duration,
     /// A chunk is full when it has so many bytes, before compression; a longer record is a chunk
     /// of its own. Default 256 KiB.
@@ -53,9 +52,9 @@ pub struct ProducerOptions {
     ///
     /// [`send`]: super::StreamWriter::send
     pub buffer_bytes: usize,
-    /// How long `send` waits for room among [`Self::buffer_bytes`]. Default 60 s.
+    /// The longest wait of `send` for room in [`Self::buffer_bytes`]. Default 60 s.
     pub block_timeout: Duration,
-    /// How long it is tried to deliver a record, from the moment it was sent. Default 2 min.
+    /// The longest time from the sending of a record to its delivery. Default 2 min.
     pub delivery_timeout: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! What the producer's thread, senders of records and the connections' reader threads share.
+//! The state that the producer's thread, senders of records and the connections' reader threads
+//! share.
 
 use super::{
     Delivered, NewRecord, ProduceError, ProducerOptions,
@@ -34,7 +35,7 @@ pub(super) struct ProducerCore {
     pub(super) closed: AtomicBool,
     pub(super) counts: ProducerCounts,
     memory: Buffers,
-    /// What was lost and nobody heard of.
+    /// Lost records that no callback has reported.
     pub(super) lost: Mutex<LostRecords>,
     finished: Mutex<u64>,
     /// Rings when chunks are finished.
@@ -52,7 +53,7 @@ pub(super) struct ProducerCounts {
     pub(super) retries: AtomicU64,
 }
 
-/// Records that could not be delivered and had nobody who waited for them.
+/// Records that could not be delivered and had no callback.
 #[derive(Default)]
 pub(super) struct LostRecords {
     pub(super) records: u64,
@@ -200,7 +201,7 @@ impl ProducerCore {
         }
     }
 
-    /// Tells what became of chunks, and gives their bytes back. No queue is locked.
+    /// Reports the outcome of chunks, and gives their bytes back. No queue is locked.
     pub(super) fn finish(&self, finished: Vec<FinishedChunk>) {
         if finished.is_empty() {
             return;
@@ -251,7 +252,7 @@ impl ProducerCore {
         }
     }
 
-    /// How often chunks were finished.
+    /// A count of the rounds in which chunks were finished.
     pub(super) fn finished(&self) -> u64 {
         *self.finished.lock().expect("no panic while held")
     }
@@ -260,7 +261,7 @@ impl ProducerCore {
 /// Waiting for room in the buffer.
 struct BufferWait {
     began_us: u64,
-    /// How often bytes had been given back before the last attempt.
+    /// The count of returned bytes before the last attempt.
     freed: Option<u64>,
 }
 

@@ -6,12 +6,12 @@
 //!                             ▲──────── again ───────┘
 //! ```
 //!
-//! No clock, no lock and no socket here: facts come in, and what is to be done goes out.
+//! No clock, no lock and no socket here: facts come in, decisions go out.
 //!
-//! Invariants: chunks are sent in the order of their serials; what is sent again is under way alone,
-//! so that a log that remembers as many chunks as may be under way knows it if it has it (KIP-98);
-//! with an identity, sequence numbers of what is sent under it have no gap; what may be in the log
-//! keeps its stamp until the log says that it is not there.
+//! Invariants: chunks are sent in the order of their serials; a chunk that is sent again is under
+//! way alone, so that a log that remembers as many chunks as may be under way recognizes it
+//! (KIP-98); sequence numbers under one identity have no gap; a chunk that may be in the log keeps
+//! its stamp until the log says that it is not there.
 
 use super::{
     Delivered, NewRecord, ProduceError,
@@ -26,7 +26,7 @@ use tidemill_wire::records::{ChunkBuilder, Compression, RecordRefused};
 #[cfg(test)]
 mod tests;
 
-/// What of the producer's options a queue goes by.
+/// The producer's options that a queue uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueRules {
     pub(super) idempotent: bool,
@@ -58,7 +58,7 @@ pub(super) enum Readiness {
     Ready,
 }
 
-/// Whether a record went into the open chunk.
+/// The outcome of an append to the open chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Appended {
     /// It did; as the first of its chunk, or not.
@@ -72,7 +72,7 @@ pub(super) enum Appended {
 pub(super) enum NotNow {
     /// Nothing is ready.
     NotReady,
-    /// The next chunk is longer than what may be sent.
+    /// The next chunk is longer than the room in the request.
     TooLong,
     /// A producer id is needed that is not this one.
     NeedsIdentity(Option<ProducerIdentity>),
@@ -87,8 +87,8 @@ pub(super) struct ChunkQueue {
     next_serial: u64,
     identity: Option<ProducerIdentity>,
     next_sequence: i32,
-    /// A number was given out that the log may not have: what has none yet gets one of another
-    /// identity, once it is known what became of all that have one.
+    /// A number was given out that the log may not have. Chunks without a number get one of another
+    /// identity, once the outcome of all with a number is known.
     gap: bool,
     /// The log takes no more under this identity: go on under another once nothing is under way.
     renew: bool,
@@ -118,12 +118,12 @@ impl ChunkQueue {
         }
     }
 
-    /// Whether no chunk is being filled.
+    /// True if no chunk is being filled.
     pub(super) fn is_between_chunks(&self) -> bool {
         self.open.as_ref().is_none_or(|open| open.builder.is_empty())
     }
 
-    /// Whether a record would begin a chunk.
+    /// True if the record would begin a chunk.
     pub(super) fn would_begin(&self, record: &NewRecord<'_>) -> bool {
         let fits = |open: &OpenChunk| {
             open.builder.len_bytes() + record.bytes_most() <= self.rules.batch_bytes
@@ -174,17 +174,17 @@ impl ChunkQueue {
         Ok(Appended::Yes { first })
     }
 
-    /// Whether there are chunks that will be sent, or are under way.
+    /// True if there are chunks to be sent, or under way.
     pub(super) fn is_moving(&self) -> bool {
         self.has_closed() || !self.in_flight.is_empty()
     }
 
-    /// Whether there are chunks that linger no more.
+    /// True if there are closed chunks.
     pub(super) fn has_closed(&self) -> bool {
         !self.closed.is_empty()
     }
 
-    /// How many chunks were closed so far.
+    /// The number of chunks closed so far.
     pub(super) fn closed_serial(&self) -> u64 {
         self.next_serial
     }
@@ -216,7 +216,7 @@ impl ChunkQueue {
         }
     }
 
-    /// Whether the next chunk waits until nothing is under way.
+    /// True if the next chunk waits until none is under way.
     fn must_be_alone(&self) -> bool {
         let again = |it: &ProducerChunk| it.attempts > 0;
         self.renew
@@ -303,8 +303,8 @@ impl ChunkQueue {
         Some(ChunkFacts { stamped: chunk.stamp.is_some(), first })
     }
 
-    /// Takes the answer about a chunk that is under way: what it means, what the log said of a chunk
-    /// that counts, and why it does not otherwise.
+    /// Takes the answer about a chunk under way: the decision, the log's data of a chunk that
+    /// counts, and the reason if it does not.
     pub(super) fn answered(
         &mut self,
         serial: u64,
@@ -342,12 +342,12 @@ impl ChunkQueue {
         }
     }
 
-    /// Notes what stands in the way of sending.
+    /// Notes an obstacle to sending.
     pub(super) fn note_obstacle(&mut self, obstacle: impl ToString) {
         self.last_obstacle = Some(obstacle.to_string());
     }
 
-    /// What has stood in the way since chunks were last delivered.
+    /// The last obstacle since chunks were delivered.
     pub(super) fn last_obstacle(&self) -> Option<String> {
         self.last_obstacle.clone()
     }

@@ -1,4 +1,4 @@
-//! One produce request: which chunks are in it, and what its answer says about each.
+//! One produce request: its chunks, and the part of its answer about each.
 
 use super::{Delivered, stream::ProducerStreamlet};
 use crate::{Refusal, cluster::Metadata};
@@ -56,7 +56,7 @@ pub(super) fn id_of(metadata: &Metadata, stream: &str) -> KafkaUuid {
     metadata.streams.get(stream).map_or(KafkaUuid::ZERO, |it| it.id)
 }
 
-/// What an answer says, by stream and streamlet.
+/// The parts of an answer, by stream and streamlet.
 pub(super) struct Answers<'a> {
     by_name: BTreeMap<(&'a [u8], i32), &'a PartitionProduceResponse>,
     by_id: BTreeMap<([u8; 16], i32), &'a PartitionProduceResponse>,
@@ -77,7 +77,7 @@ impl<'a> Answers<'a> {
         answers
     }
 
-    /// What it says about a part; none if it says nothing.
+    /// The part about a chunk; none if the answer does not mention it.
     pub(super) fn about(&self, part: &RequestChunk) -> Option<(Delivered, Option<Refusal>)> {
         let index = part.streamlet.index;
         let row = self

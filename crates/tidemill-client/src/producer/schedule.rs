@@ -44,7 +44,7 @@ impl Schedule {
         self.bell.notify_one();
     }
 
-    /// The thread is awake: it looks at everything now, and what changes after that rings again.
+    /// Begins a round of the thread: it looks at everything now, and later changes wake it again.
     pub(super) fn begin_turn(&self) {
         let mut state = self.state.lock().expect("no panic while held");
         state.rung = false;

@@ -41,12 +41,12 @@ use tidemill_wire::kafka::{
     produce_frame,
 };
 
-/// How often queues are looked at whose leader is not known or not reached, in microseconds.
+/// The pause between checks of queues without a known or reachable leader, in microseconds.
 const LOOK_US: u64 = 50_000;
 /// Metadata older than this are asked for again, in microseconds: streams may have grown.
 const METADATA_AGE_US: u64 = 60_000_000;
 
-/// What the thread keeps about a node.
+/// The thread's state of a node.
 #[derive(Default)]
 struct NodeQueue {
     /// Streamlets that have something to send, in turn.
@@ -145,7 +145,7 @@ impl ProducerThread {
         }
     }
 
-    /// Sends what waits for a node, as far as may be. Returns when to look again.
+    /// Sends the chunks that wait for a node, as far as allowed. Returns when to call again.
     fn serve(&mut self, id: NodeId, metadata: &Metadata, now_us: u64) -> u64 {
         let Some(node) = self.nodes.get_mut(&id) else { return u64::MAX };
         if node.waiting.is_empty() {
@@ -373,8 +373,7 @@ fn expire(
     })
 }
 
-/// What follows from the answer to a request, or from there being none. `None` in place of answers:
-/// none is needed.
+/// Applies the answer to a request, or its absence. `None` in place of answers: none is needed.
 fn answered(
     shared: &ProducerCore,
     parts: &[RequestChunk],

@@ -13,7 +13,7 @@ use tidemill_wire::{
     records::{Records, inflate},
 };
 
-/// What goes wrong with a request.
+/// The fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing.
@@ -44,7 +44,7 @@ pub(crate) struct FakeStreamlet {
     pub(crate) aborted: Vec<(i64, i64)>,
 }
 
-/// What the node keeps.
+/// The node's state.
 pub(crate) struct FakeState {
     address: String,
     pub(crate) streams: BTreeMap<String, Vec<FakeStreamlet>>,
@@ -55,27 +55,27 @@ pub(crate) struct FakeState {
     pub(crate) committed: BTreeMap<(String, String, i32), i64>,
     /// Transactions by their id.
     pub(crate) transactions: BTreeMap<String, super::transactions::FakeTransaction>,
-    /// How transactions have ended.
+    /// The ends of transactions.
     pub(crate) ended: Vec<Ended>,
-    /// How many more ends of transactions are not heard by all.
+    /// The number of further ends of transactions that do not reach all.
     pub(crate) deaf_ends: usize,
     /// Streamlets that do not hear them.
     pub(crate) deaf: Vec<(String, i32)>,
     /// The same of groups.
     pub(crate) is_group_deaf: bool,
-    /// Whether the end of a transaction is answered before all have heard it.
+    /// True if the end of a transaction is answered before all have it.
     pub(crate) is_slow: bool,
     /// Streamlets in which one is open that has lost its end.
     pub(crate) hanging: Vec<(String, i32)>,
     /// Offsets of one that has lost its end.
     pub(crate) undecided: Vec<(String, String, i32, i64)>,
-    /// How the transactions of streamlets have ended there.
+    /// The ends of transactions in streamlets.
     pub(crate) fates: Vec<((String, i32), bool)>,
     /// In which epoch streamlets are led.
     pub(crate) leader_epoch: i32,
 }
 
-/// Whether a transaction was committed, and the streamlets and the group that were added to it.
+/// The end of a transaction: true if committed, its streamlets, its group.
 pub(crate) type Ended = (bool, Vec<(String, i32)>, Option<String>);
 
 /// See the module.
@@ -155,7 +155,7 @@ impl FakeStreamlet {
         self.chunks.push(chunk);
     }
 
-    /// What Kafka does with a chunk of an idempotent producer.
+    /// Appends a chunk of an idempotent producer as Kafka does.
     fn append(&mut self, chunk: &[u8]) -> Result<i64, ErrorCode> {
         let head = ChunkHead::check(chunk).map_err(|_| ErrorCode::CorruptMessage)?;
         let next = (i64::from(head.base_sequence) + i64::from(head.record_count)) & 0x7fff_ffff;

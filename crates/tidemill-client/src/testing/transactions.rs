@@ -1,5 +1,5 @@
-//! Enough of a transaction coordinator: offsets count when their transaction is committed, only under
-//! the newest epoch, and what is deaf does not hear of the end.
+//! A minimal transaction coordinator: offsets count when their transaction is committed, only under
+//! the newest epoch. Deaf streamlets never get the end.
 
 use super::{
     Reply,
@@ -8,7 +8,7 @@ use super::{
 use bytes::Bytes;
 use tidemill_wire::kafka::{ApiKey, ErrorCode, RequestHead, message::*};
 
-/// What is open under a transactional id.
+/// The open transaction of a transactional id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FakeTransaction {
     pub(crate) producer_id: i64,
@@ -22,8 +22,8 @@ pub(crate) struct FakeTransaction {
 }
 
 impl FakeState {
-    /// What Kafka does when an id is asked for: the first who asks while something is open comes too
-    /// early.
+    /// Answers a request for an id as Kafka does: the first request while a transaction is open is
+    /// refused.
     pub(super) fn init(&mut self, asked: &InitProducerIdRequestData) -> (ErrorCode, i64, i16) {
         let Some(id) = &asked.transactional_id else {
             self.next_producer_id += 1;
@@ -57,7 +57,7 @@ impl FakeState {
         }
     }
 
-    /// Aborts what is open under an id, as it took too long.
+    /// Aborts the open transaction of an id after its timeout.
     pub(crate) fn time_out(&mut self, id: &str) {
         let open = self.transactions.get_mut(id).unwrap();
         assert_eq!(open.state, "Ongoing");
@@ -271,7 +271,7 @@ impl FakeState {
         }
     }
 
-    /// What is said to a producer, if not something else is to be.
+    /// The error code for a producer; `told` if there is no other.
     fn code(&self, id: &str, (producer_id, epoch): (i64, i16), told: i16) -> i16 {
         let known = self.transactions.get(id);
         match known {

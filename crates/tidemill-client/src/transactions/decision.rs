@@ -1,11 +1,11 @@
-//! What a coordinator says of the last transaction of an id, and what is to be done about it.
+//! The last transaction of an id, as its coordinator knows it, and the decision on the next step.
 //!
-//! A transaction that only makes up for a lost end is known by the timeout of its id, which the
-//! coordinator keeps, and tells, with the id's state, and which changes with the same request that takes
-//! the id over: its last two digits say how it is to end. So whoever comes next, another process too,
-//! ends it in the same way, and knows what was decided though the coordinator has forgotten it.
+//! The timeout of an id marks a transaction that only repeats a lost end. The coordinator keeps the
+//! timeout with the id's state, returns it, and changes it in the request that takes the id over.
+//! Its last two digits say how the transaction is to end. So the next owner, another process too,
+//! ends it in the same way, and knows the decision though the coordinator has forgotten it.
 //!
-//! Nothing here asks anybody.
+//! No request is sent here.
 
 use crate::producer::ProducerIdentity;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// What an id is taken over for.
+/// The purpose of a takeover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakeoverPurpose {
     /// To write.
     Write,
-    /// To end again what was committed, or else aborted.
+    /// To repeat a lost end: a commit if true, else an abort.
     EndAgain(bool),
 }
 
@@ -55,8 +55,8 @@ pub(super) struct LastTransaction {
 }
 
 impl LastTransaction {
-    /// Whether what was decided so is ended again under this epoch. With a new one a request that is
-    /// late, and that of taking over behind it, would abort what it began.
+    /// True if this decision is repeated under the current epoch. With a new one, a late request
+    /// and the takeover behind it would abort the repetition.
     pub(super) fn may_end_again(&self, committed: bool) -> bool {
         // What is undecided is that of this producer, and its next epoch would be another one's.
         let is_last_epoch = self.identity.epoch.0 >= i16::MAX - 1;
@@ -65,18 +65,18 @@ impl LastTransaction {
     }
 }
 
-/// What is to be done about it before the id is taken over.
+/// The step before the id is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     /// It is being ended: how it was decided is still there when that is done.
     Wait,
-    /// It makes up for a lost end, and has none: whoever had begun it was killed, or cut off.
+    /// It repeats a lost end, and has none: its owner was killed, or cut off.
     End(bool),
     /// Nothing: taking the id over aborts it.
     TakeOver,
     /// It has ended so, if that is known; but it may be that not everybody was told.
     Look(Option<bool>),
-    /// It was to commit what has lost its end, and was aborted.
+    /// It was to repeat a lost commit, and was aborted.
     Refuse,
 }
 

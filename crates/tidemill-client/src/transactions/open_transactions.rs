@@ -1,13 +1,13 @@
-//! What is open in streamlets, as their leaders know it.
+//! Open transactions in streamlets, as their leaders know them.
 //!
 //! A coordinator that ends a transaction while a partition has no leader takes that partition for
-//! deleted, and says that all is done (Kafka 4.3). Then the rows there are undecided, and share the
-//! fate of what is written next under the id. So before the first transaction after a take-over the
-//! leaders are asked, and a transaction is only begun while the same ones lead: who leads in a new
-//! epoch may have been away when the one before ended.
+//! deleted, and says that all is done (Kafka 4.3). Then the rows there are undecided, and get the
+//! end of the next transaction under the id. So before the first transaction after a take-over the
+//! leaders are asked, and a transaction is only begun while the same ones lead: a new leader may
+//! have been away when the last transaction ended.
 //!
-//! Invariant: after the coordinator has said that the id was taken over, or that its last transaction is
-//! complete, whatever is open in a streamlet under its producer has lost its end.
+//! Invariant: after the coordinator has said that the id was taken over, or that its last
+//! transaction is complete, whatever is open in a streamlet under its producer has lost its end.
 
 use super::{Transactions, call};
 use crate::{

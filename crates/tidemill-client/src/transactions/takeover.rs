@@ -1,4 +1,4 @@
-//! Taking an id over, and what is held since.
+//! The takeover of a transactional id.
 //!
 //! ```text
 //! how has the last one ended? ─▶ nothing open in streamlets, ─▶ InitProducerId ─▶ the same again ─▶ ready
@@ -9,40 +9,40 @@
 //! ```
 //!
 //! A coordinator answers `InitProducerId` when it takes every earlier transaction of the id for
-//! ended, so rows and offsets that are undecided after that have lost their end. Kafka 4.3 loses it: a
-//! coordinator takes a partition that has no leader for deleted, as when its broker was killed, and
-//! does not write to it how a transaction ended. Then neither the rows nor the offset there count, and
-//! readers of the partition wait, until the next transaction ends: they share its fate. What the
-//! coordinator had decided it says itself, until the id is taken over; so it is asked before, and
+//! ended, so rows and offsets that are undecided after that have lost their end. Kafka 4.3 loses
+//! it: a coordinator takes a partition that has no leader for deleted, as when its broker was
+//! killed, and does not write the end of a transaction to it. Then neither the rows nor the offset
+//! there count, and readers of the partition wait, until the next transaction ends, and get that
+//! end. The coordinator returns its decision until the id is taken over; so it is asked before, and
 //! a transaction that touches everything is ended in the same way. One that was not decided yet is
-//! aborted by the take-over. For the same reason an id is taken over anew when the connection to its
-//! coordinator was lost, or a streamlet is led anew, even if no transaction was open.
+//! aborted by the take-over. For the same reason an id is taken over anew when the connection to
+//! its coordinator was lost, or a streamlet is led anew, even if no transaction was open.
 //!
-//! # Whoever is killed, and when
+//! # Kills and lost requests
 //!
-//! *T* is a transaction that was committed and whose end did not come through everywhere, *R* the one
-//! that makes up for it. Nobody remembers anything but the coordinator (`transactions/decision.rs`).
+//! *T* is a committed transaction whose end did not come through everywhere, *R* the one that
+//! repeats the end. Only the coordinator has a memory (`transactions/decision.rs`).
 //!
 //! | the process is killed, or a request lost | the coordinator says | the next one |
 //! | --- | --- | --- |
 //! | before the end of *T* has come | ongoing | takes over: *T* is aborted, and its late requests have an old epoch |
-//! | after it has come, its answer lost | prepared, then complete: committed | waits for it, and looks who was not told |
+//! | after it has come, its answer lost | prepared, then complete: committed | waits for it, and looks for streamlets without the end |
 //! | before the id is taken over for *R* | complete: committed | looks again |
 //! | after that | empty, for a commit | looks, and begins *R* under this epoch: a late request of the first *R* does no harm to it |
-//! | in *R* | ongoing, for a commit | commits *R*: to take over would abort it, and with it what is undecided of *T* |
+//! | in *R* | ongoing, for a commit | commits *R*: to take over would abort it, and with it the undecided rows of *T* |
 //! | after the end of *R* has come | prepared, then complete: committed, for a commit | waits, and looks again: *R* may lose its end, too |
 //! | before the id is taken over to write | the same | takes over |
 //!
-//! With *T* aborted it is the same, but for the end of it all. What is taken over is aborted by the
-//! take-over and never by an end under its own epoch: that would leave the epoch open to a chunk that
-//! is late, and the next transaction would end it, too.
+//! With *T* aborted it is the same, with an abort. A transaction that is taken over is aborted by
+//! the take-over and never by an end under its own epoch: that would leave the epoch open to a
+//! chunk that is late, and the next transaction would end it, too.
 //!
-//! Not made up for: an *R* that stays without its end for as long as a transaction may be open, as this
-//! process was killed between two requests and has not come back. The cluster aborts it then. The rows
-//! that had the end of *T* count, others do not, and whoever comes next is told so and writes nothing.
-//! With the last epoch of a producer id *R* cannot be told from others, and is aborted by whoever comes
-//! next. A broker of before Kafka 3.0 does not say what was decided: nothing is written while something
-//! is open.
+//! Not repaired: an *R* that stays without its end for as long as a transaction may be open, as
+//! this process was killed between two requests and has not come back. The cluster aborts it then.
+//! The rows that had the end of *T* count, others do not; the next owner gets an error that says so
+//! and writes nothing. With the last epoch of a producer id *R* cannot be told from others, and the
+//! next owner aborts it. A broker before Kafka 3.0 does not return the decision: nothing is written
+//! while a transaction is open.
 
 use super::{
     Transactions, call,
@@ -66,16 +66,16 @@ use tidemill_wire::kafka::{
 /// The offsets of a group, by stream and streamlet.
 type OffsetsByStream = BTreeMap<String, BTreeMap<i32, GroupOffset>>;
 
-/// Whether somebody says that a transaction is open.
+/// True if a node reports an open transaction.
 fn is_undecided(error: &AdminError) -> bool {
     let codes = [ErrorCode::UnstableOffsetCommit, ErrorCode::ConcurrentTransactions];
     error.code().is_some_and(|it| codes.contains(&it))
 }
 
 impl Transactions {
-    /// Makes the id this one's: whoever had it before can do nothing under it any more, and what was
-    /// open has ended, one way or the other, when this returns. Gives back the offsets that `group`
-    /// holds since, by stream and streamlet. `stream` is the one that is written to.
+    /// Takes the id over: earlier owners are fenced, and their open transactions have ended,
+    /// committed or aborted, when this returns. Returns the offsets of `group`, by stream and
+    /// streamlet. `stream` is the one that is written to.
     ///
     /// # Errors
     /// No node answers, or a coordinator refuses: then nothing can be committed.
@@ -97,7 +97,7 @@ impl Transactions {
         Ok(offsets)
     }
 
-    /// Asks for the id once; what is open under it is aborted, which is waited for elsewhere.
+    /// Requests the id once. Its open transaction is aborted; other calls wait for that.
     fn init(&self, purpose: TakeoverPurpose) -> Result<(ProducerIdentity, Connection), AdminError> {
         let request = InitProducerIdRequestData::default()
             .with_transactional_id(Some(text(&self.id)))
