@@ -3,7 +3,7 @@
 //! Invariant: at most [`BUFFERS_MAX`] free buffers, and none of them is part of a message in use.
 
 use bytes::Bytes;
-use std::sync::Mutex;
+use tidemill_env::lock::Mutex;
 
 /// Buffers that are kept.
 const BUFFERS_MAX: usize = 16;
@@ -17,7 +17,7 @@ pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
 impl Buffers {
     /// An empty buffer that had much in it before, if there is one.
     pub(crate) fn take(&self) -> Option<Vec<u8>> {
-        self.0.lock().expect("no panic while held").pop()
+        self.0.lock().pop()
     }
 
     /// Gives memory back, if nobody else has a part of it.
@@ -29,7 +29,7 @@ impl Buffers {
         }
         let mut memory: Vec<u8> = content.into();
         memory.clear();
-        let mut kept = self.0.lock().expect("no panic while held");
+        let mut kept = self.0.lock();
         if memory.capacity() >= BYTES_MIN && kept.len() < BUFFERS_MAX {
             kept.push(memory);
         }

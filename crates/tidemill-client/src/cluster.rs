@@ -23,10 +23,13 @@ use crate::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Condvar, Mutex, MutexGuard, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
-use tidemill_env::{Random, World};
+use tidemill_env::{
+    Random, World,
+    lock::{Condvar, Mutex, MutexGuard},
+};
 use tidemill_types::NodeId;
 use tidemill_wire::kafka::{ApiKey, message::MetadataRequestData};
 
@@ -149,7 +152,7 @@ impl Cluster {
 
     /// Calls this, from any thread, when a connection is ready or lost and when metadata are new.
     pub(crate) fn on_change(&self, call: Arc<dyn Fn() + Send + Sync>) {
-        *self.inner.on_change.lock().expect("no panic while held") = Some(call);
+        *self.inner.on_change.lock() = Some(call);
     }
 
     /// The newest metadata.
@@ -371,7 +374,7 @@ impl Cluster {
             let until_us = until_us.min(deadline_us).min(next_us.unwrap_or(u64::MAX));
             let wait = Duration::from_micros(until_us.saturating_sub(now_us).max(1000));
             if state.version == version {
-                drop(self.inner.changed.wait_timeout(state, wait).expect("no panic while held"));
+                drop(self.inner.changed.wait_timeout(state, wait));
             }
         }
     }
@@ -424,14 +427,14 @@ fn end_all(connections: Vec<Connection>) {
 
 impl Drop for ClusterCore {
     fn drop(&mut self) {
-        let state = self.state.get_mut().expect("no panic while held");
+        let state = self.state.get_mut();
         end_all(state.slots().filter_map(NodeSlot::take).collect());
     }
 }
 
 impl ClusterCore {
     fn lock(&self) -> MutexGuard<'_, ClusterState> {
-        self.state.lock().expect("no panic while held")
+        self.state.lock()
     }
 
     /// Something has changed.
@@ -439,7 +442,7 @@ impl ClusterCore {
         let Some(inner) = inner.upgrade() else { return };
         inner.lock().version += 1;
         inner.changed.notify_all();
-        let call = inner.on_change.lock().expect("no panic while held").clone();
+        let call = inner.on_change.lock().clone();
         if let Some(call) = call {
             call();
         }

@@ -22,12 +22,11 @@ use crate::{
     options::{ClientOptions, micros},
 };
 use bytes::Bytes;
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Condvar, Mutex},
-    time::Duration,
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tidemill_env::{
+    World,
+    lock::{Condvar, Mutex},
 };
-use tidemill_env::World;
 use tidemill_wire::kafka::{ApiKey, KafkaString, Message, MessageError, Request, request_frame};
 
 mod connection_core;
@@ -157,11 +156,11 @@ impl Connection {
         let slot = Arc::new((Mutex::new(None), Condvar::new()));
         let filled = Arc::clone(&slot);
         let then = Box::new(move |answer| {
-            *filled.0.lock().expect("no panic while held") = Some(answer);
+            *filled.0.lock() = Some(answer);
             filled.1.notify_one();
         });
         self.send(request, &RequestOptions::answered(version, deadline_us), then);
-        let mut answer = slot.0.lock().expect("no panic while held");
+        let mut answer = slot.0.lock();
         loop {
             if let Some(answer) = answer.take() {
                 return self.read_answer::<R>(version, answer?);
@@ -170,11 +169,11 @@ impl Connection {
             if now_us >= deadline_us {
                 drop(answer);
                 self.expire(now_us);
-                answer = slot.0.lock().expect("no panic while held");
+                answer = slot.0.lock();
                 continue;
             }
             let wait = Duration::from_micros(deadline_us - now_us);
-            answer = slot.1.wait_timeout(answer, wait).expect("no panic while held").0;
+            answer = slot.1.wait_timeout(answer, wait).0;
         }
     }
 

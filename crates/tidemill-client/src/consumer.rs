@@ -34,12 +34,8 @@ use crate::{
     admin::Admin,
     cluster::{Cluster, StreamMeta},
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
-use tidemill_env::Thread;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tidemill_env::{Thread, lock::Mutex};
 use tidemill_wire::kafka::KafkaUuid;
 pub use tidemill_wire::records::{Header, Headers};
 
@@ -279,7 +275,7 @@ impl Drop for Consumer {
         // Whatever the thread waits for ends.
         self.admin.close();
         self.shared.cluster.close();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.get_mut().take();
         if let Some(thread) = thread {
             thread.join();
         }

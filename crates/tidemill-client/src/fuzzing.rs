@@ -15,14 +15,17 @@ use bytes::{Bytes, BytesMut};
 use std::{
     collections::{BTreeMap, VecDeque},
     io::{self, Read, Write},
+    sync::Arc,
+    time::Duration,
+};
+use tidemill_env::{
+    Connection, Listener, Net, World,
+    lock::{Mutex, MutexGuard},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
-    time::Duration,
 };
-use tidemill_env::{Connection, Listener, Net, World};
 use tidemill_wire::kafka::{
     ApiKey, RequestHead, end_frame, known_versions,
     message::{ApiVersionsResponseData, api_versions_response::ApiVersion},
@@ -46,7 +49,7 @@ struct Fake {
 }
 
 fn lock<T: ?Sized>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    it.lock().unwrap_or_else(PoisonError::into_inner)
+    it.lock()
 }
 
 type Line = Arc<Mutex<Option<Sender<Bytes>>>>;

@@ -25,11 +25,12 @@
 //! Read in this order: `partitioner`, `queue`, `answer_policy`, `shared`, `sender`.
 
 use crate::{Client, admin::Admin, cluster::Cluster};
-use std::{
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering, mpsc},
-    time::Duration,
+use std::{sync::Arc, time::Duration};
+use tidemill_env::{
+    Thread,
+    lock::Mutex,
+    sync::{atomic::Ordering, mpsc},
 };
-use tidemill_env::Thread;
 use tidemill_wire::records::ChunkBuilder;
 pub use tidemill_wire::{
     chunk::Codec,
@@ -145,7 +146,7 @@ impl Producer {
         if let Some(refusal) = self.refused_identity() {
             return Err(ProduceError::NoProducerId(refusal));
         }
-        let mut streams = self.shared.streams.lock().expect("no panic while held");
+        let mut streams = self.shared.streams.lock();
         let stream = streams
             .entry(name.to_owned())
             .or_insert_with(|| Arc::new(ProducerStream::new(name, self.shared.cluster.random())));
@@ -155,7 +156,7 @@ impl Producer {
     }
 
     fn refused_identity(&self) -> Option<crate::Refusal> {
-        match &*self.shared.holding.lock().expect("no panic while held") {
+        match &*self.shared.holding.lock() {
             identity::IdentityState::Refused(refusal) => Some(refusal.clone()),
             _ => None,
         }
@@ -196,9 +197,9 @@ impl Producer {
             };
             shared.wait_finished(seen, left);
         }
-        let lost = std::mem::take(&mut *shared.lost.lock().expect("no panic while held"));
+        let lost = std::mem::take(&mut *shared.lost.lock());
         match lost.first {
-            Some(first) => Err(FlushError::LostRecords { records: lost.records, first }),
+            Some(first) => Err(FlushError::Lost { records: lost.records, first }),
             None => Ok(()),
         }
     }
@@ -233,7 +234,7 @@ impl Drop for Producer {
         shared.closed.store(true, Ordering::Release);
         shared.schedule.ring();
         shared.budget.wake();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.get_mut().take();
         if let Some(thread) = thread {
             thread.join();
         }
@@ -286,7 +287,7 @@ impl StreamWriter {
     /// # Errors
     /// As of [`Self::send`], or it could not be delivered.
     pub fn send_and_wait(&self, record: &NewRecord<'_>) -> Result<Delivered, ProduceError> {
-        let (tell, told) = mpsc::sync_channel(1);
+        let (tell, told) = mpsc::channel();
         self.send_then(record, move |outcome| drop(tell.send(outcome)))?;
         told.recv().unwrap_or(Err(ProduceError::Closed))
     }

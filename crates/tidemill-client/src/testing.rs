@@ -5,11 +5,12 @@ mod offsets;
 mod transactions;
 
 use bytes::{Bytes, BytesMut};
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::sync::Arc;
+use tidemill_env::{
+    World,
+    lock::Mutex,
+    sync::atomic::{AtomicBool, Ordering},
 };
-use tidemill_env::World;
 use tidemill_wire::kafka::{
     Message, RequestHead, end_frame,
     message::{ApiVersionsResponseData, api_versions_response::ApiVersion},
@@ -84,7 +85,7 @@ impl FakeNode {
                 if ended.load(Ordering::SeqCst) {
                     return;
                 }
-                all.lock().unwrap().push(Arc::clone(&connection.closer));
+                all.lock().push(Arc::clone(&connection.closer));
                 let (reply, stalled) = (Arc::clone(&reply), Arc::clone(&stalled));
                 let body = Box::new(move || serve(connection, &reply, &stalled));
                 drop(threads.spawn.spawn("fake", body));
@@ -100,7 +101,7 @@ impl FakeNode {
 
     /// Closes all connections; new ones are taken.
     pub(crate) fn hang_up(&self) {
-        self.closers.lock().unwrap().drain(..).for_each(|close| close());
+        self.closers.lock().drain(..).for_each(|close| close());
     }
 }
 
@@ -134,7 +135,7 @@ fn serve(
         }
         let mut content = Bytes::from(content);
         let head = RequestHead::read(&mut content).expect("the client writes requests");
-        let sent = match (reply.lock().unwrap())(&head, content) {
+        let sent = match (reply.lock())(&head, content) {
             Reply::Send(bytes) => connection.writer.write_all(&bytes),
             Reply::Nothing => Ok(()),
             Reply::Stall => {
@@ -148,7 +149,7 @@ fn serve(
         }
         if stalled {
             // The sockets stay open, unread, until the node is dropped.
-            return held.lock().unwrap().push(connection);
+            return held.lock().push(connection);
         }
     }
 }

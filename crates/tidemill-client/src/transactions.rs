@@ -34,9 +34,9 @@ use crate::{
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::mpsc,
     time::Duration,
 };
+use tidemill_env::sync::mpsc;
 use tidemill_types::NodeId;
 use tidemill_wire::{
     chunk::{ChunkHead, seal},

@@ -19,6 +19,7 @@ use std::{
 };
 
 mod aligned_buffer;
+pub mod lock;
 pub mod net;
 mod random;
 mod real;

@@ -13,11 +13,11 @@ use crate::{
     streamlet::Streamlet,
 };
 use bytes::{Bytes, BytesMut};
-use std::{
-    io,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+use std::{io, sync::Arc};
+use tidemill_env::{
+    RandomAccessFile,
+    lock::{Condvar, Mutex},
 };
-use tidemill_env::RandomAccessFile;
 use tidemill_types::{GroupIx, LeaderEpoch, SegmentIx};
 use tidemill_wire::chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, stamp};
 
@@ -82,15 +82,15 @@ impl Append {
         let cell = Arc::new((Mutex::new(None), Condvar::new()));
         let tell = Arc::clone(&cell);
         self.on_durable(Box::new(move |outcome| {
-            *tell.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            *tell.0.lock() = Some(outcome);
             tell.1.notify_one();
         }));
-        let mut outcome = cell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = cell.0.lock();
         loop {
             if let Some(outcome) = outcome.take() {
                 return outcome;
             }
-            outcome = cell.1.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+            outcome = cell.1.wait(outcome);
         }
     }
 }
@@ -205,7 +205,7 @@ impl Streamlet {
         }
         let (mut active_of_key, mut alone) = self.pick_group(options.order_key);
         let mut active = loop {
-            let active = active_of_key.lock().unwrap_or_else(PoisonError::into_inner);
+            let active = active_of_key.lock();
             if !active.retired {
                 break active;
             }
@@ -253,7 +253,7 @@ impl Streamlet {
 
     /// The active of a lane, and whether it is the only one.
     fn pick_group(&self, order_key: u64) -> (Arc<Mutex<ActiveGroup>>, bool) {
-        let active_groups = self.active_groups.read().unwrap_or_else(PoisonError::into_inner);
+        let active_groups = self.active_groups.read();
         let index = (order_key % active_groups.len() as u64) as usize;
         (Arc::clone(&active_groups[index]), active_groups.len() == 1)
     }
@@ -431,14 +431,14 @@ impl Streamlet {
 
     /// From now on so many groups are appended to at once. Groups beyond them end here.
     pub(crate) fn set_active_groups(self: &Arc<Self>, count: u32) {
-        let mut active_groups = self.active_groups.write().unwrap_or_else(PoisonError::into_inner);
+        let mut active_groups = self.active_groups.write();
         let count = count.max(1) as usize;
         let gone =
             if count < active_groups.len() { active_groups.split_off(count) } else { Vec::new() };
         active_groups.resize_with(count, Arc::default);
         drop(active_groups);
         for active in gone {
-            let mut active = active.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut active = active.lock();
             // Who has this active in hand must look for its lane again.
             active.retired = true;
             let open = active.open.take();

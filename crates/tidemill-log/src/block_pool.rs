@@ -6,10 +6,8 @@
 //! maintenance.
 
 use bytes::Bytes;
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{io, sync::Arc};
+use tidemill_env::lock::Mutex;
 
 /// Memory that waits to be used again, at most.
 const KEPT_BYTES_MAX: usize = 128 << 20;
@@ -45,7 +43,7 @@ impl AsRef<[u8]> for PooledBlock {
 
 impl Drop for PooledBlock {
     fn drop(&mut self) {
-        let mut kept = self.blocks.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.blocks.kept.lock();
         if kept.blocks.len() < self.blocks.kept_max {
             kept.blocks.push(std::mem::take(&mut self.bytes));
         }
@@ -70,7 +68,7 @@ impl BlockPool {
             // Too long for a block, or a waste of one.
             return fresh(want, fill);
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let again = kept.blocks.pop();
         kept.fewest = kept.fewest.min(kept.blocks.len());
         drop(kept);
@@ -82,7 +80,7 @@ impl BlockPool {
 
     /// Frees the blocks that were not needed since the last call.
     pub(crate) fn trim(&self) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let unused = kept.fewest.min(kept.blocks.len());
         let gone: Vec<Vec<u8>> = kept.blocks.drain(..unused).collect();
         kept.fewest = kept.blocks.len();
@@ -132,7 +130,7 @@ mod tests {
         let failed = blocks.filled(8192, |_| Err(io::Error::other("no")));
         assert!(failed.is_err());
         drop((second, third));
-        let kept = || blocks.kept.lock().unwrap().blocks.len();
+        let kept = || blocks.kept.lock().blocks.len();
         assert_eq!(kept(), 3);
         blocks.trim();
         let one = of(6, 8192);

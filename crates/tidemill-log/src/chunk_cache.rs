@@ -5,8 +5,9 @@
 use crate::segment::Segment;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
+use tidemill_env::lock::Mutex;
 
 /// The order in which kept chunks go.
 #[derive(Default)]
@@ -33,13 +34,13 @@ impl ChunkCache {
 
     /// Bytes kept now.
     pub(crate) fn bytes(&self) -> u64 {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bytes
+        self.kept.lock().bytes
     }
 
     /// Counts a chunk that a segment has just cached. Chunks of one segment must come here in the
     /// order of the segment's cache.
     pub(crate) fn keep(&self, segment: &Arc<Segment>, bytes: u64) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.chunks.push_back((Arc::downgrade(segment), bytes));
         kept.bytes += bytes;
         let mut gone = Vec::new();

@@ -17,12 +17,8 @@ use crate::{
     segment::{Segment, SyncJob},
     streamlet::Streamlet,
 };
-use std::{
-    collections::VecDeque,
-    io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+use tidemill_env::lock::{Condvar, Mutex, MutexGuard};
 
 mod file_system_sync;
 
@@ -75,7 +71,7 @@ const MARK_US: u64 = 20_000;
 
 impl SyncScheduler {
     fn queue(&self) -> MutexGuard<'_, SyncQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Syncs this segment soon.
@@ -201,11 +197,8 @@ impl SyncScheduler {
                 None
             };
             queue = match tick {
-                None => self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(tick) => {
-                    let outcome = self.wake.wait_timeout(queue, tick);
-                    outcome.unwrap_or_else(PoisonError::into_inner).0
-                }
+                None => self.wake.wait(queue),
+                Some(tick) => self.wake.wait_timeout(queue, tick).0,
             };
         }
     }

@@ -15,10 +15,7 @@
 //! data that are not there are an error, never skipped.
 
 use crate::{error::GroupError, streamlet::Streamlet};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 use tidemill_types::GroupIx;
 
 mod applications;
@@ -52,7 +49,7 @@ impl Streamlet {
         most: usize,
     ) -> Result<Vec<GroupCursor>, GroupError> {
         let now = self.groups_now();
-        let mut applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut applications = self.applications.lock();
         let share = applications.get(application)?;
         let taken = share.take(&now, most);
         drop(applications);
@@ -65,7 +62,7 @@ impl Streamlet {
     /// application is unknown. Groups that consumers hold count up to their acknowledged offset.
     #[must_use]
     pub fn group_progress(&self, application: &str) -> Option<GroupProgress> {
-        let applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
+        let applications = self.applications.lock();
         applications.progress(application)
     }
 
@@ -78,7 +75,7 @@ impl Streamlet {
         application: &str,
         progress: GroupProgress,
     ) -> Result<(), GroupError> {
-        let mut applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut applications = self.applications.lock();
         applications.restore(application, progress)
     }
 
@@ -87,7 +84,7 @@ impl Streamlet {
     /// # Errors
     /// Its consumers hold groups now.
     pub fn forget_application(&self, application: &str) -> Result<(), GroupError> {
-        let mut applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut applications = self.applications.lock();
         applications.forget(application)
     }
 
@@ -99,7 +96,7 @@ impl Streamlet {
             let offsets = self.offsets();
             (offsets.start(), offsets.watermark())
         };
-        let applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
+        let applications = self.applications.lock();
         if applications.is_empty() {
             return None;
         }
@@ -134,10 +131,9 @@ impl Streamlet {
 
     /// The groups that are appended to.
     fn open_groups(&self) -> Vec<GroupIx> {
-        let active_groups =
-            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let active_groups = self.active_groups.read().clone();
         let open = active_groups.iter().filter_map(|active| {
-            let active = active.lock().unwrap_or_else(PoisonError::into_inner);
+            let active = active.lock();
             active.open.as_ref().map(|segment| segment.key.group)
         });
         open.collect()

@@ -29,12 +29,13 @@ use crate::{
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
-use tidemill_env::{Thread, World};
+use tidemill_env::{
+    Thread, World,
+    lock::{Mutex, RwLock, RwLockReadGuard},
+    sync::atomic::{AtomicBool, Ordering},
+};
 use tidemill_types::Micros;
 
 mod bulk_sync;
@@ -61,7 +62,7 @@ struct OpenLog {
 impl Drop for OpenLog {
     fn drop(&mut self) {
         self.shared.close();
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.lock();
         if threads.is_empty() {
             // Nobody syncs what waits. It holds what it belongs to, and that holds the lock.
             drop(self.shared.committer.take_all());
@@ -160,8 +161,8 @@ impl Log {
         self.streams().all().cloned().collect()
     }
 
-    fn streams(&self) -> std::sync::RwLockReadGuard<'_, StreamTable> {
-        self.0.streams.read().unwrap_or_else(PoisonError::into_inner)
+    fn streams(&self) -> RwLockReadGuard<'_, StreamTable> {
+        self.0.streams.read()
     }
 
     /// Makes a stream; it survives a power cut when this returns.
@@ -169,7 +170,7 @@ impl Log {
     /// # Errors
     /// The name or a setting is impossible, the stream exists, or the disk failed.
     pub fn create(&self, name: &str, spec: StreamSpec) -> Result<Arc<Stream>, LogError> {
-        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.0.change.lock();
         self.create_one(name, spec)
     }
 
@@ -221,7 +222,7 @@ impl Log {
     /// A stream that is on the disk is one of the log's.
     fn add(&self, stream: Stream) -> Arc<Stream> {
         let stream = Arc::new(stream);
-        let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.0.streams.write();
         streams.add(&stream);
         stream
     }
@@ -274,7 +275,7 @@ impl Log {
     /// # Errors
     /// There is no such stream, a setting is impossible, or the disk failed: then nothing changed.
     pub fn alter(&self, name: &str, spec: StreamSpec) -> Result<Arc<Stream>, LogError> {
-        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.0.change.lock();
         let stream = self.get(name).ok_or_else(|| LogError::Unknown(name.to_owned()))?;
         self.check(name, &spec, stream.core.streamlet_count(), self.streamlet_count())?;
         stream.apply(spec, false)?;
@@ -290,14 +291,14 @@ impl Log {
     pub fn maintain(&self, now: Micros) -> Result<usize, LogError> {
         let monotonic_us = self.0.shared.world.clock.monotonic_micros();
         let now = {
-            let mut trusted = self.0.trusted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut trusted = self.0.trusted.lock();
             trusted.now(now.0, monotonic_us)
         };
         if now.is_sure {
             self.0.shared.lower_newest_time(now.clock_s);
         }
         self.0.shared.blocks.trim();
-        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.0.change.lock();
         let outcomes: Vec<_> = self.list().iter().map(|it| it.maintain(now)).collect();
         self.0.shared.reserve.take(&*self.0.shared.world.disk);
         outcomes.into_iter().sum()
@@ -336,12 +337,12 @@ impl Log {
     /// Ends the log: takes no more appends, syncs and seals open segments, ends the threads. The
     /// next opening then scans nothing; without a close it scans the ends of open segments.
     pub fn close(&self) {
-        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.0.change.lock();
         self.0.shared.close();
         let streamlets: Vec<_> = self.list().iter().flat_map(|it| it.streamlets()).collect();
         streamlets.iter().for_each(|streamlet| streamlet.seal_all());
         let threads = {
-            let mut threads = self.0.threads.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut threads = self.0.threads.lock();
             std::mem::take(&mut *threads)
         };
         threads.into_iter().for_each(Thread::join);
@@ -354,10 +355,9 @@ impl Log {
 impl Streamlet {
     /// Ends all open segments.
     fn seal_all(self: &Arc<Self>) {
-        let active_groups =
-            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let active_groups = self.active_groups.read().clone();
         for active in active_groups {
-            let open = active.lock().unwrap_or_else(PoisonError::into_inner).open.take();
+            let open = active.lock().open.take();
             if let Some(segment) = open {
                 // Space that was reserved and not used; without this it is merely taken.
                 let written = segment.state().written;
@@ -370,11 +370,8 @@ impl Streamlet {
 
     /// Takes out all segments, the open ones too, of a streamlet that takes no more appends.
     fn take_all(&self) -> Vec<Arc<Segment>> {
-        let active_groups =
-            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let open = active_groups
-            .iter()
-            .filter_map(|active| active.lock().unwrap_or_else(PoisonError::into_inner).open.take());
+        let active_groups = self.active_groups.read().clone();
+        let open = active_groups.iter().filter_map(|active| active.lock().open.take());
         let open: Vec<_> = open.collect();
         let (places, mut all): (Vec<_>, Vec<_>) =
             self.segments().iter().map(|(place, it)| (*place, Arc::clone(it))).unzip();

@@ -19,12 +19,13 @@ use crate::{
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
-use tidemill_env::{DiskLock, RandomAccessFile, World, has_no_room};
+use tidemill_env::{
+    DiskLock, RandomAccessFile, World, has_no_room,
+    lock::Mutex,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
 use tidemill_types::{Life, SegmentEpoch, Span};
 
 /// Emptied segment files: path and length.
@@ -126,12 +127,12 @@ impl LogCore {
 
     /// Keeps the folder's lock until [`Self::unlock`], or until nothing of the log is left.
     pub(crate) fn hold(&self, lock: Box<dyn DiskLock>) {
-        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
+        *self.lock.lock() = Some(lock);
     }
 
     /// Nothing is written any more.
     pub(crate) fn unlock(&self) {
-        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.lock.lock() = None;
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -175,7 +176,7 @@ impl LogCore {
     }
 
     fn put_into_pool(&self, path: PathBuf, length: u64) {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.pool.lock();
         if length > 0 && pool.bytes + length <= self.options.recycled_bytes.0 {
             pool.bytes += length;
             pool.files.push((path, length));
@@ -188,7 +189,7 @@ impl LogCore {
 
     /// Gives up an emptied file of the pool to make room on the disk. False if there is none.
     pub(crate) fn shrink_pool(&self) -> bool {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.pool.lock();
         let Some((path, length)) = pool.files.pop() else { return false };
         pool.bytes -= length;
         drop(pool);
@@ -197,7 +198,7 @@ impl LogCore {
 
     /// Bytes of the pool's files.
     pub(crate) fn pool_bytes(&self) -> u64 {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner).bytes
+        self.pool.lock().bytes
     }
 
     /// A segment's file, to be written to.
@@ -219,7 +220,7 @@ impl LogCore {
         let disk = &*self.world.disk;
         let path = folder.join(key.file_name());
         let recycled = {
-            let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pool = self.pool.lock();
             let taken = pool.files.pop();
             pool.bytes -= taken.as_ref().map_or(0, |(_, length)| *length);
             taken

@@ -1,10 +1,8 @@
 //! Settings as plain values: of a log, and of a stream in it.
 
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
-};
+use std::collections::BTreeMap;
+use tidemill_env::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use tidemill_types::{ByteSize, Span};
 
 /// Streamlets of a stream, at the most.

@@ -13,11 +13,8 @@ use crate::{
     stream::Stream,
     streamlet::Streamlet,
 };
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::{Arc, PoisonError, atomic::Ordering},
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use tidemill_env::sync::atomic::Ordering;
 use tidemill_types::StreamletIx;
 
 mod append_time;
@@ -151,10 +148,9 @@ impl Streamlet {
     /// Seals open segments whose first chunk came before `cutoff_s`, as open segments are never
     /// deleted, and those with a chunk from the future. Closes idle files.
     fn close_idle_segments(self: &Arc<Self>, cutoff_s: Option<i64>, now: TrustedTime) {
-        let active_groups =
-            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let active_groups = self.active_groups.read().clone();
         for active in active_groups {
-            let mut active = active.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut active = active.lock();
             let Some(segment) = active.open.clone() else { continue };
             let (old, idle) = {
                 let state = segment.state();
@@ -232,7 +228,7 @@ impl Stream {
             return Ok(0);
         }
         {
-            let mut starts = self.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut starts = self.core.starts.lock();
             if self.core.deleted.load(Ordering::SeqCst) {
                 return Err(LogError::Closed);
             }

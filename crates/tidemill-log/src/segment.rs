@@ -14,16 +14,12 @@ use crate::{
     log_core::LogCore,
 };
 use bytes::Bytes;
-use std::{
-    collections::VecDeque,
-    io,
-    path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::{collections::VecDeque, io, path::PathBuf, sync::Arc};
+use tidemill_env::{
+    Disk, DiskRead, RandomAccessFile,
+    lock::{Mutex, MutexGuard},
+    sync::atomic::{AtomicBool, Ordering},
 };
-use tidemill_env::{Disk, DiskRead, RandomAccessFile};
 
 /// Where a segment is on its way through the sync threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +199,7 @@ impl Segment {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, SegmentState> {
         // A panic elsewhere leaves plain numbers behind; each is set in one step.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The file, opened if it is not.

@@ -9,7 +9,8 @@ use crate::{
     recover::RecoveredStreamlet,
     streamlet::{StreamCore, Streamlet},
 };
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use tidemill_env::lock::RwLock;
 use tidemill_types::{GroupIx, StreamletIx};
 
 /// Streamlets under a name.
@@ -47,14 +48,14 @@ impl Stream {
     /// A streamlet by its number.
     #[must_use]
     pub fn streamlet(&self, index: u32) -> Option<Arc<Streamlet>> {
-        let streamlets = self.streamlets.read().unwrap_or_else(PoisonError::into_inner);
+        let streamlets = self.streamlets.read();
         streamlets.get(index as usize).cloned()
     }
 
     /// All streamlets, by number.
     #[must_use]
     pub fn streamlets(&self) -> Vec<Arc<Streamlet>> {
-        self.streamlets.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.streamlets.read().clone()
     }
 
     /// Writes these settings to the disk, then uses them. Earlier chunks are as durable as the
@@ -64,7 +65,7 @@ impl Stream {
         let fsync = |spec: &StreamSpec| spec.fsync.unwrap_or(self.shared.options.fsync);
         let before = fsync(&self.core.spec());
         {
-            let starts = self.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
+            let starts = self.core.starts.lock();
             let mut meta = self.core.meta(&starts, false);
             meta.spec = spec.clone();
             match is_new {
@@ -92,7 +93,7 @@ impl Stream {
 
     /// Makes the streamlets that are not there yet, and has all go by these settings.
     pub(crate) fn open_streamlets(&self, spec: &StreamSpec) {
-        let mut streamlets = self.streamlets.write().unwrap_or_else(PoisonError::into_inner);
+        let mut streamlets = self.streamlets.write();
         for index in streamlets.len() as u32..spec.streamlets {
             let empty = RecoveredStreamlet {
                 segments: vec![],

@@ -2,12 +2,12 @@
 //! of offsets. To a Kafka client it is one partition.
 //!
 //! ```text
-//! append ─ lane mod Q ─▶ active 0 ▶ group 4: ▣ ▣ ▢        each ▣ a sealed segment, ▢ the open one
-//!                        active 1 ▶ group 5: ▣ ▢
+//! append ─ order key mod Q ─▶ 0 ▶ group 4: ▣ ▣ ▢        ▣ a sealed segment, ▢ the open one
+//!                             1 ▶ group 5: ▣ ▢
 //! ```
 //!
-//! Lock order: active, then segment or progress; no lock is held while a notice is given. The
-//! offset is taken under the active's lock, so offsets grow along each segment.
+//! Lock order: active group, then segment or offsets; no lock is held while a notification is sent.
+//! The offset is taken under the active group's lock, so offsets grow along each segment.
 
 use crate::{
     append::ActiveGroup,
@@ -25,12 +25,12 @@ use crate::{
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
-    },
+    sync::{Arc, Weak},
 };
-
+use tidemill_env::{
+    lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+};
 use tidemill_types::{GroupIx, SegmentEpoch, SegmentIx, StreamletIx};
 
 /// The parts that the streamlets of a stream share.
@@ -55,17 +55,17 @@ impl StreamCore {
     }
 
     pub(crate) fn spec(&self) -> StreamSpec {
-        self.spec.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.spec.read().clone()
     }
 
     /// Streamlets, as the settings say.
     pub(crate) fn streamlet_count(&self) -> u32 {
-        self.spec.read().unwrap_or_else(PoisonError::into_inner).streamlets
+        self.spec.read().streamlets
     }
 
     pub(crate) fn set_spec(&self, spec: StreamSpec) {
         self.limits.set(&spec);
-        *self.spec.write().unwrap_or_else(PoisonError::into_inner) = spec;
+        *self.spec.write() = spec;
     }
 }
 
@@ -259,7 +259,7 @@ impl Streamlet {
     }
 
     pub(crate) fn offsets(&self) -> MutexGuard<'_, OffsetTracker> {
-        self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.offsets.lock()
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -274,8 +274,8 @@ impl Streamlet {
         self.stream.limits.fsync().unwrap_or(self.shared.options.fsync)
     }
 
-    pub(crate) fn segments(&self) -> std::sync::RwLockReadGuard<'_, Segments> {
-        self.segments.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn segments(&self) -> RwLockReadGuard<'_, Segments> {
+        self.segments.read()
     }
 
     /// Chunks count from now on.
@@ -338,25 +338,22 @@ impl Streamlet {
     /// A segment got its first chunk.
     pub(crate) fn add_segment(&self, segment: &Arc<Segment>) {
         let place = SegmentPlace::of(segment);
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let mut segments = self.segments.write();
         segments.insert(place, Arc::clone(segment));
         drop(segments);
         self.unsynced().push(Arc::clone(segment));
     }
 
     fn unsynced(&self) -> MutexGuard<'_, Vec<Arc<Segment>>> {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unsynced.lock()
     }
 
     /// Has all that was written by the settings before synced soon, whatever it was to wait for:
     /// the segments that are not durable to their end, and where that is.
     pub(crate) fn expedite(self: &Arc<Self>) -> Vec<(Arc<Segment>, u64)> {
         // An append may have looked at the settings before they changed. It has its active to its end.
-        let active_groups =
-            self.active_groups.read().unwrap_or_else(PoisonError::into_inner).clone();
-        active_groups
-            .iter()
-            .for_each(|active| drop(active.lock().unwrap_or_else(PoisonError::into_inner)));
+        let active_groups = self.active_groups.read().clone();
+        active_groups.iter().for_each(|active| drop(active.lock()));
         self.shared.committer.expedite(self);
         let segments = self.unsynced().clone();
         let mut behind = Vec::new();
@@ -378,12 +375,12 @@ impl Streamlet {
         let mut unsynced = self.unsynced();
         let behind = |(segment, written): &(Arc<Segment>, u64)| segment.state().durable < *written;
         while !self.is_failed() && to.iter().any(behind) {
-            unsynced = self.synced.wait(unsynced).unwrap_or_else(PoisonError::into_inner);
+            unsynced = self.synced.wait(unsynced);
         }
     }
 
     pub(crate) fn remove_segments(&self, places: &[SegmentPlace]) {
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let mut segments = self.segments.write();
         places.iter().for_each(|place| {
             segments.remove(place);
         });

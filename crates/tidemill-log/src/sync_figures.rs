@@ -1,6 +1,6 @@
 //! The number of syncs and their durations.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tidemill_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[cfg(test)]
 mod tests;

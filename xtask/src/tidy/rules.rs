@@ -29,9 +29,11 @@ const DISK_CALLS: &[&str] = &[
 
 /// Crates that a simulation runs: it must see their threads wait.
 const SIMULATED: &[&str] = &[
-    "crates/tidemill-flow/src/",
-    "crates/tidemill-state/src/",
     "crates/tidemill-checkpoints/src/",
+    "crates/tidemill-client/src/",
+    "crates/tidemill-flow/src/",
+    "crates/tidemill-log/src/",
+    "crates/tidemill-state/src/",
 ];
 
 /// Types that make threads wait for each other.

@@ -21,7 +21,7 @@ fn node() -> FakeNode {
         Some(ApiKey::ApiVersions) => versions_answer(head),
         _ => {
             let (host, port) = {
-                let address = said.lock().unwrap();
+                let address = said.lock();
                 let (host, port) = address.rsplit_once(':').unwrap();
                 (text(host), port.parse().unwrap())
             };
@@ -34,7 +34,7 @@ fn node() -> FakeNode {
             Reply::message(head, &answer)
         }
     });
-    *address.lock().unwrap() = node.address().to_owned();
+    *address.lock() = node.address().to_owned();
     node
 }
 

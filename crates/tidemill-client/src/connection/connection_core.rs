@@ -3,12 +3,11 @@
 use super::versions::Versions;
 use crate::{buffers::Buffers, error::CallError, options::ClientOptions};
 use bytes::Bytes;
-use std::{
-    collections::VecDeque,
-    io::Write,
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+use std::{collections::VecDeque, io::Write, sync::Arc};
+use tidemill_env::{
+    World,
+    lock::{Condvar, Mutex, MutexGuard},
 };
-use tidemill_env::World;
 use tidemill_wire::kafka::{self, ApiKey, KafkaString, MessageError};
 
 /// Requests of a connection that may be under way at once.
@@ -132,7 +131,7 @@ impl ConnectionCore {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, ConnectionState> {
-        self.state.lock().expect("no panic while held")
+        self.state.lock()
     }
 
     /// See [`super::Connection::send_pieces`].
@@ -192,7 +191,7 @@ impl ConnectionCore {
 
     /// Writes requests, and takes them out; the caller has set [`ConnectionState::writer`].
     pub(super) fn write(&self, requests: &mut Vec<OutgoingRequest>) {
-        let mut writer = self.writer.lock().expect("no panic while held");
+        let mut writer = self.writer.lock();
         let outcome = match writer.as_mut() {
             Some(writer) => super::writer::write_all(writer.as_mut(), requests),
             None => Ok(()),
@@ -229,7 +228,7 @@ impl ConnectionCore {
                 taken.extend(state.queue.drain(..));
                 return true;
             }
-            state = self.bell.wait(state).expect("no panic while held");
+            state = self.bell.wait(state);
         }
     }
 

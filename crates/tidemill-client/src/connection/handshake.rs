@@ -40,7 +40,7 @@ pub(super) fn run(shared: &Arc<ConnectionCore>) {
     }
     state.closer = Some(closer);
     drop(state);
-    *shared.writer.lock().expect("no panic while held") = Some(writer);
+    *shared.writer.lock() = Some(writer);
     let thread = Arc::clone(shared);
     let body = Box::new(move || reader::run(&thread, reader));
     drop(shared.world.spawn.spawn("client-read", body));

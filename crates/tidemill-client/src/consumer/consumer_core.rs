@@ -8,9 +8,10 @@ use super::{
 use crate::{cluster::Cluster, options::micros};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::Arc,
     time::Duration,
 };
+use tidemill_env::lock::{Condvar, Mutex, MutexGuard};
 use tidemill_types::NodeId;
 
 /// A streamlet of a stream.
@@ -73,7 +74,7 @@ impl ConsumerCore {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, ConsumerState> {
-        self.state.lock().expect("no panic while held")
+        self.state.lock()
     }
 
     /// Wakes the consumer's thread.
@@ -85,7 +86,7 @@ impl ConsumerCore {
     /// Wakes the user. The state must not be locked.
     pub(super) fn tell(&self) {
         self.something.notify_all();
-        let listener = self.listener.lock().expect("no panic while held").clone();
+        let listener = self.listener.lock().clone();
         if let Some(listener) = listener {
             let arrived = std::mem::take(&mut self.lock().arrived);
             if !arrived.is_empty() {
@@ -95,7 +96,7 @@ impl ConsumerCore {
     }
 
     pub(super) fn listen(&self, listener: Listener) {
-        *self.listener.lock().expect("no panic while held") = Some(listener);
+        *self.listener.lock() = Some(listener);
     }
 
     /// Takes the next thing of a streamlet, if it has one; else gives back where it is fetched.
@@ -119,7 +120,7 @@ impl ConsumerCore {
         let mut state = self.lock();
         if !state.rung && !state.closed {
             let wait = Duration::from_micros(until_us.saturating_sub(now_us).max(1));
-            state = self.work.wait_timeout(state, wait).expect("no panic while held").0;
+            state = self.work.wait_timeout(state, wait).0;
         }
         state.rung = false;
         !state.closed
@@ -145,7 +146,7 @@ impl ConsumerCore {
                 *deadline_us.get_or_insert_with(|| now_us.saturating_add(micros(patience)));
             let left_us = deadline_us.checked_sub(now_us).filter(|it| *it > 0)?;
             let wait = Duration::from_micros(left_us);
-            state = self.something.wait_timeout(state, wait).expect("no panic while held").0;
+            state = self.something.wait_timeout(state, wait).0;
         }
     }
 }

@@ -153,7 +153,7 @@ fn whatever_fails_in_between_no_record_is_twice_or_missing() {
 fn an_offset_that_is_not_there_is_told_or_mended() {
     let log = FakeLog::start(&[("events", 1)]);
     fill(&log, 0, 0..70);
-    log.state.lock().unwrap().streams.get_mut("events").unwrap()[0].start = 35;
+    log.state.lock().streams.get_mut("events").unwrap()[0].start = 35;
     let with = |out_of_range| {
         let options = ConsumerOptions { out_of_range, ..ConsumerOptions::default() };
         let mut consumer = client(log.address()).consumer(options);
@@ -189,7 +189,7 @@ fn a_streamlet_goes_on_where_it_is_told_to() {
         let first = u32::try_from(offset).unwrap();
         assert_eq!(take(&mut consumer, 70 - offset as usize), expected(1, first..70));
     }
-    log.state.lock().unwrap().streams.get_mut("events").unwrap()[1].start = 35;
+    log.state.lock().streams.get_mut("events").unwrap()[1].start = 35;
     assert!(consumer.seek("events", 1, 34));
     let error = consumer.poll(PATIENCE).err().unwrap();
     assert!(matches!(error, ConsumeError::OutOfRange { offset: 34, .. }), "{error:?}");
@@ -202,8 +202,8 @@ fn damage_stops_its_streamlet_and_no_other() {
     let log = FakeLog::start(&[("events", 2)]);
     fill(&log, 0, 0..70);
     fill(&log, 1, 0..70);
-    let at = log.state.lock().unwrap().streams["events"][0].chunks[5].len() - 3;
-    log.state.lock().unwrap().streams.get_mut("events").unwrap()[0].chunks[5][at] ^= 0x20;
+    let at = log.state.lock().streams["events"][0].chunks[5].len() - 3;
+    log.state.lock().streams.get_mut("events").unwrap()[0].chunks[5][at] ^= 0x20;
     let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
     consumer.assign_stream("events", Start::Earliest).unwrap();
     let mut taken = Vec::new();
@@ -300,7 +300,7 @@ fn aborted_transactions_are_not_seen_by_those_who_ask_for_committed() {
             timestamp_ms: 1,
         }),
     );
-    log.state.lock().unwrap().streams.get_mut("events").unwrap()[0].aborted = vec![(1, 0)];
+    log.state.lock().streams.get_mut("events").unwrap()[0].aborted = vec![(1, 0)];
     let with = |isolation| {
         let options = ConsumerOptions { isolation, ..ConsumerOptions::default() };
         let mut consumer = client(log.address()).consumer(options);
@@ -446,17 +446,17 @@ fn a_stream_that_is_deleted_while_it_is_read_is_waited_for_and_then_given_up() {
         let mut consumer = impatient(log.address()).consumer(ConsumerOptions::default());
         consumer.assign_stream("events", Start::Earliest).unwrap();
         take(&mut consumer, 7);
-        let streamlets = log.state.lock().unwrap().streams.remove("events").unwrap();
+        let streamlets = log.state.lock().streams.remove("events").unwrap();
         while consumer.obstacle().is_none_or(|it| !it.why.contains("[UnknownTopicOrPartition]")) {
             assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
         }
         // It is there again, with what it had.
-        log.state.lock().unwrap().streams.insert("events".to_owned(), streamlets);
+        log.state.lock().streams.insert("events".to_owned(), streamlets);
         fill(&log, 0, 7..14);
         assert_eq!(take(&mut consumer, 7), expected(0, 7..14));
         assert_eq!(consumer.obstacle(), None);
         // One may wait to learn where to begin.
-        log.state.lock().unwrap().streams.remove("events");
+        log.state.lock().streams.remove("events");
         let starts = BTreeMap::from([(0, start), (1, start)]);
         let meta = consumer.shared.cluster.metadata();
         let clock = Arc::clone(&World::real().clock);
@@ -488,7 +488,7 @@ fn a_stream_of_a_cluster_that_is_away_is_waited_for() {
     let mut consumer = impatient(log.address()).consumer(ConsumerOptions::default());
     consumer.assign_stream("events", Start::Earliest).unwrap();
     take(&mut consumer, 7);
-    let streamlets = log.state.lock().unwrap().streams.remove("events").unwrap();
+    let streamlets = log.state.lock().streams.remove("events").unwrap();
     while consumer.obstacle().is_none_or(|it| !it.why.contains("[UnknownTopicOrPartition]")) {
         assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
     }
@@ -501,7 +501,7 @@ fn a_stream_of_a_cluster_that_is_away_is_waited_for() {
     while consumer.shared.cluster.metadata().at_us == asked_us {
         assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
     }
-    log.state.lock().unwrap().streams.insert("events".to_owned(), streamlets);
+    log.state.lock().streams.insert("events".to_owned(), streamlets);
     fill(&log, 0, 7..14);
     assert_eq!(take(&mut consumer, 7), expected(0, 7..14));
 }

@@ -1,9 +1,7 @@
 //! The producer's buffer as a number: bytes that may be taken, given back and waited for.
 
-use std::{
-    sync::{Condvar, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
+use tidemill_env::lock::{Condvar, Mutex};
 
 /// See the module.
 pub(super) struct BufferBudget {
@@ -27,7 +25,7 @@ impl BufferBudget {
 
     /// Takes bytes if there are enough; a chunk longer than the whole buffer may have all of it.
     pub(super) fn try_take(&self, bytes: usize) -> bool {
-        let mut state = self.state.lock().expect("no panic while held");
+        let mut state = self.state.lock();
         if state.used > 0 && state.used.saturating_add(bytes) > self.max {
             return false;
         }
@@ -39,7 +37,7 @@ impl BufferBudget {
         if bytes == 0 {
             return;
         }
-        let mut state = self.state.lock().expect("no panic while held");
+        let mut state = self.state.lock();
         state.used = state.used.saturating_sub(bytes);
         state.freed += 1;
         if state.waiting > 0 {
@@ -49,24 +47,24 @@ impl BufferBudget {
 
     /// Bytes that are taken, and how often some were given back.
     pub(super) fn used(&self) -> (usize, u64) {
-        let state = self.state.lock().expect("no panic while held");
+        let state = self.state.lock();
         (state.used, state.freed)
     }
 
     /// Waits until bytes are given back after `freed` times, or time is up.
     pub(super) fn wait(&self, freed: u64, patience: Duration) {
-        let mut state = self.state.lock().expect("no panic while held");
+        let mut state = self.state.lock();
         if state.freed != freed {
             return;
         }
         state.waiting += 1;
-        state = self.freed.wait_timeout(state, patience).expect("no panic while held").0;
+        state = self.freed.wait_timeout(state, patience).0;
         state.waiting -= 1;
     }
 
     /// Wakes all waiting threads.
     pub(super) fn wake(&self) {
-        let mut state = self.state.lock().expect("no panic while held");
+        let mut state = self.state.lock();
         state.freed += 1;
         self.freed.notify_all();
     }

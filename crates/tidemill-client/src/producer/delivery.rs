@@ -101,7 +101,7 @@ pub enum FlushError {
     /// Some could not be delivered, since the last flush and of those for which nobody waited by
     /// itself.
     #[error("{records} records were not delivered; the first because: {first}")]
-    LostRecords {
+    Lost {
         /// The number of records.
         records: u64,
         /// Why the first of them was not.

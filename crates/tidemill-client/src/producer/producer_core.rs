@@ -11,13 +11,10 @@ use super::{
     stream::{ProducerStream, ProducerStreamlet},
 };
 use crate::{buffers::Buffers, cluster::Cluster, options::micros};
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Condvar, Mutex, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tidemill_env::{
+    lock::{Condvar, Mutex, RwLock},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tidemill_types::limits::RECORD_BYTES_MAX;
 
@@ -89,12 +86,12 @@ impl ProducerCore {
     }
 
     pub(super) fn all(&self) -> Vec<Arc<ProducerStreamlet>> {
-        self.streamlets.read().expect("no panic while held").clone()
+        self.streamlets.read().clone()
     }
 
     /// Gives a stream the streamlets that it has.
     pub(super) fn grow(&self, stream: &ProducerStream, count: usize) {
-        let mut all = self.streamlets.write().expect("no panic while held");
+        let mut all = self.streamlets.write();
         for index in stream.count()..count {
             let place = all.len();
             let index = i32::try_from(index).unwrap_or(i32::MAX);
@@ -209,7 +206,7 @@ impl ProducerCore {
         for FinishedChunk { chunk, outcome } in finished {
             self.finish_one(chunk, outcome);
         }
-        *self.finished.lock().expect("no panic while held") += 1;
+        *self.finished.lock() += 1;
         self.some_finished.notify_all();
     }
 
@@ -225,7 +222,7 @@ impl ProducerCore {
             Err(error) => {
                 counts.failed_records.fetch_add(records, Ordering::Relaxed);
                 let unheard = records.saturating_sub(chunk.dones.len() as u64);
-                let mut lost = self.lost.lock().expect("no panic while held");
+                let mut lost = self.lost.lock();
                 lost.records += unheard;
                 if unheard > 0 {
                     lost.first.get_or_insert_with(|| error.clone());
@@ -246,7 +243,7 @@ impl ProducerCore {
 
     /// Waits until chunks are finished, or so long.
     pub(super) fn wait_finished(&self, seen: u64, patience: Duration) {
-        let finished = self.finished.lock().expect("no panic while held");
+        let finished = self.finished.lock();
         if *finished == seen {
             drop(self.some_finished.wait_timeout(finished, patience));
         }
@@ -254,7 +251,7 @@ impl ProducerCore {
 
     /// A count of the rounds in which chunks were finished.
     pub(super) fn finished(&self) -> u64 {
-        *self.finished.lock().expect("no panic while held")
+        *self.finished.lock()
     }
 }
 

@@ -29,11 +29,9 @@ use crate::{
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
 };
+use tidemill_env::sync::atomic::{AtomicUsize, Ordering};
 use tidemill_types::NodeId;
 use tidemill_wire::kafka::{
     ApiKey, ErrorCode,
@@ -88,7 +86,7 @@ impl ProducerThread {
         let ask_us = self.ask_identity(now_us);
         self.shared.schedule.take_due(now_us, &mut self.due);
         let due: Vec<Arc<ProducerStreamlet>> = {
-            let all = self.shared.streamlets.read().expect("no panic while held");
+            let all = self.shared.streamlets.read();
             self.due.drain(..).filter_map(|place| all.get(place).cloned()).collect()
         };
         for streamlet in &due {
@@ -103,7 +101,7 @@ impl ProducerThread {
     }
 
     fn grow(&self, metadata: &Metadata) {
-        let streams = self.shared.streams.lock().expect("no panic while held");
+        let streams = self.shared.streams.lock();
         for (name, stream) in streams.iter() {
             let count = metadata.streams.get(name).map_or(0, |it| it.streamlet_count());
             let count = usize::try_from(count).unwrap_or(0);
@@ -190,7 +188,7 @@ impl ProducerThread {
     fn take_parts(&mut self, id: NodeId, metadata: &Metadata, now_us: u64) -> RequestChunks {
         let mut parts = RequestChunks::default();
         let Some(node) = self.nodes.get_mut(&id) else { return parts };
-        let holding = self.shared.holding.lock().expect("no panic while held").clone();
+        let holding = self.shared.holding.lock().clone();
         let mut spent: Option<ProducerIdentity> = None;
         let mut finished = Vec::new();
         for _ in 0..node.waiting.len() {
@@ -242,7 +240,7 @@ impl ProducerThread {
                 }
             }
         }
-        if self.shared.holding.lock().expect("no panic while held").replace(spent) {
+        if self.shared.holding.lock().replace(spent) {
             self.shared.schedule.ring();
         }
         self.shared.finish(finished);
@@ -298,7 +296,7 @@ impl ProducerThread {
         if !shared.options.idempotent {
             return u64::MAX;
         }
-        let mut holding = shared.holding.lock().expect("no panic while held");
+        let mut holding = shared.holding.lock();
         match *holding {
             IdentityState::Wanted { not_before_us } if not_before_us > now_us => {
                 return not_before_us;
@@ -352,7 +350,7 @@ impl ProducerThread {
                     Some(refusal) => IdentityState::Refused(refusal),
                 },
             };
-            *shared.holding.lock().expect("no panic while held") = holding;
+            *shared.holding.lock() = holding;
             shared.schedule.ring();
         });
         connection.send(&request, &asking, then);

@@ -4,9 +4,10 @@
 //! leader: so chunks are full, and all streamlets get as many (KIP-480).
 
 use super::{partitioner::streamlet_of, queue::ChunkQueue};
-use std::sync::{
-    Arc, Mutex, MutexGuard, RwLock,
-    atomic::{AtomicUsize, Ordering},
+use std::sync::Arc;
+use tidemill_env::{
+    lock::{Mutex, MutexGuard, RwLock},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 use tidemill_wire::kafka::{self, KafkaString};
 
@@ -46,7 +47,7 @@ impl ProducerStreamlet {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, ChunkQueue> {
-        self.queue.lock().expect("no panic while held")
+        self.queue.lock()
     }
 }
 
@@ -62,34 +63,34 @@ impl ProducerStream {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.streamlets.read().expect("no panic while held").len()
+        self.streamlets.read().len()
     }
 
     pub(super) fn push(&self, streamlet: Arc<ProducerStreamlet>) {
-        self.streamlets.write().expect("no panic while held").push(streamlet);
+        self.streamlets.write().push(streamlet);
     }
 
     pub(super) fn get(&self, index: usize) -> Option<Arc<ProducerStreamlet>> {
-        self.streamlets.read().expect("no panic while held").get(index).cloned()
+        self.streamlets.read().get(index).cloned()
     }
 
     /// Does something with the streamlet of a key.
     pub(super) fn of_key(&self, key: &[u8]) -> Option<Arc<ProducerStreamlet>> {
-        let streamlets = self.streamlets.read().expect("no panic while held");
+        let streamlets = self.streamlets.read();
         let index = (!streamlets.is_empty()).then(|| streamlet_of(key, streamlets.len()))?;
         streamlets.get(index).cloned()
     }
 
     /// The streamlet that records without a key go to now.
     pub(super) fn current(&self) -> Option<Arc<ProducerStreamlet>> {
-        let streamlets = self.streamlets.read().expect("no panic while held");
+        let streamlets = self.streamlets.read();
         let current = self.current.load(Ordering::Relaxed);
         streamlets.get(current.checked_rem(streamlets.len())?).cloned()
     }
 
     /// Goes on to the next streamlet that is `good`, if one is; else to the next one.
     pub(super) fn advance(&self, good: impl Fn(i32) -> bool) -> Option<Arc<ProducerStreamlet>> {
-        let streamlets = self.streamlets.read().expect("no panic while held");
+        let streamlets = self.streamlets.read();
         let count = streamlets.len();
         let next = self.current.load(Ordering::Relaxed).wrapping_add(1);
         let candidates = (0..count).map(|step| next.wrapping_add(step));

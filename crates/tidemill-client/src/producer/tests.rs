@@ -67,7 +67,7 @@ fn who_waits_is_told_the_offset_and_headers_and_timestamps_go_along() {
         let expected = Delivered { streamlet: 2, offset: Some(offset), append_time_ms: None };
         assert_eq!(delivered, expected);
     }
-    let state = log.state.lock().unwrap();
+    let state = log.state.lock();
     let chunk = &state.streams["events"][2].chunks[0];
     let head = tidemill_wire::chunk::ChunkHead::check(chunk).unwrap();
     let read = tidemill_wire::records::Records::new(&head, &chunk[61..]).next().unwrap().unwrap();
@@ -122,7 +122,7 @@ fn under_faults(
         let record = NewRecord { streamlet: Some(streamlet), ..value(&bytes) };
         let noted = Arc::clone(&delivered);
         let done = move |outcome: Result<Delivered, ProduceError>| {
-            let mut noted = noted.lock().unwrap();
+            let mut noted = noted.lock();
             match outcome {
                 Ok(_) => noted.0[streamlet as usize].push(number),
                 Err(error) => noted.1.push(error),
@@ -133,7 +133,7 @@ fn under_faults(
     producer.flush(PATIENCE).unwrap();
     drop(producer);
     drop(events);
-    Arc::into_inner(delivered).expect("all are told").into_inner().unwrap()
+    Arc::into_inner(delivered).expect("all are told").into_inner()
 }
 
 fn numbers(values: Vec<Vec<u8>>) -> Vec<u32> {
@@ -178,7 +178,7 @@ fn a_log_that_forgot_the_producer_gets_a_new_one() {
     for number in 0..20u8 {
         events.send_and_wait(&value(&[number])).unwrap();
         if number % 5 == 0 {
-            let mut state = log.state.lock().unwrap();
+            let mut state = log.state.lock();
             state.streams.get_mut("events").unwrap()[0].forget_producers();
         }
     }
@@ -200,7 +200,7 @@ fn a_refusal_for_good_is_told_and_what_follows_goes_on() {
     assert!(error.to_string().contains("max.message.bytes"), "{error}");
     events.send(&value(b"3")).unwrap();
     let error = producer.flush(PATIENCE).unwrap_err();
-    assert!(matches!(error, FlushError::LostRecords { records: 1, .. }), "{error:?}");
+    assert!(matches!(error, FlushError::Lost { records: 1, .. }), "{error:?}");
     log.on_request(|_| Fault::None);
     producer.flush(PATIENCE).unwrap();
     events.send_and_wait(&value(b"4")).unwrap();

@@ -3,10 +3,8 @@
 
 use super::{FakeNode, Reply, versions_answer};
 use bytes::Bytes;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, sync::Arc};
+use tidemill_env::lock::Mutex;
 use tidemill_wire::{
     chunk::{ChunkHead, LeaderEpoch, stamp},
     kafka::{ApiKey, ErrorCode, KafkaUuid, RequestHead, message::*, text},
@@ -107,9 +105,8 @@ impl FakeLog {
             leader_epoch: 0,
         }));
         let served = Arc::clone(&state);
-        let node =
-            FakeNode::start(move |head, content| served.lock().unwrap().serve(head, content));
-        state.lock().unwrap().address = node.address().to_owned();
+        let node = FakeNode::start(move |head, content| served.lock().serve(head, content));
+        state.lock().address = node.address().to_owned();
         Self { node, state }
     }
 
@@ -122,12 +119,12 @@ impl FakeLog {
     }
 
     pub(crate) fn on_request(&self, fault: impl FnMut(ApiKey) -> Fault + Send + 'static) {
-        self.state.lock().unwrap().fault = Box::new(fault);
+        self.state.lock().fault = Box::new(fault);
     }
 
     /// The values in a streamlet, in order.
     pub(crate) fn values(&self, stream: &str, streamlet: usize) -> Vec<Vec<u8>> {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         let mut values = Vec::new();
         for chunk in &state.streams[stream][streamlet].chunks {
             let head = ChunkHead::check(chunk).unwrap();
@@ -142,7 +139,7 @@ impl FakeLog {
 
     /// Appends a chunk as it is, whatever it is; its records get the next offsets.
     pub(crate) fn put(&self, stream: &str, streamlet: usize, chunk: Vec<u8>) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.streams.get_mut(stream).unwrap()[streamlet].put(chunk);
     }
 }

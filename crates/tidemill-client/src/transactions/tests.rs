@@ -205,7 +205,7 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
         let client = client(log.address());
         let mut transactions = first_committed(&client);
         let mut undecided = true;
-        log.state.lock().unwrap().transactions.get_mut("t").unwrap().state = decided;
+        log.state.lock().transactions.get_mut("t").unwrap().state = decided;
         log.on_request(move |key| match key {
             ApiKey::EndTxn => {
                 undecided = false;
@@ -216,7 +216,7 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
         });
         take_over(&mut transactions);
         let all = vec![("events".to_owned(), 0), ("events".to_owned(), 1)];
-        let ended = log.state.lock().unwrap().ended.pop();
+        let ended = log.state.lock().ended.pop();
         assert_eq!(ended, Some((committed, all, Some("g".to_owned()))), "{decided}");
         let chunks = BTreeMap::from([(0, vec![chunk(&["a"])])]);
         transactions.commit("events", chunks, &mark(2)).unwrap();
@@ -225,7 +225,7 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
     // What nobody has decided is not guessed, even if it was known how the one before ended.
     let log = FakeLog::start(&[("events", 2)]);
     let mut transactions = first_committed(&client(log.address()));
-    log.state.lock().unwrap().transactions.get_mut("t").unwrap().state = "Empty";
+    log.state.lock().transactions.get_mut("t").unwrap().state = "Empty";
     log.on_request(|key| match key {
         ApiKey::OffsetFetch => Fault::Code(ErrorCode::UnstableOffsetCommit),
         _ => Fault::None,
@@ -255,7 +255,7 @@ fn half_told(committed: bool, (streamlets, is_group, ends, is_slow): Deaf) -> Fa
     let log = FakeLog::start(&[("events", 2)]);
     let mut transactions = first_committed(&client(log.address()));
     {
-        let mut state = log.state.lock().unwrap();
+        let mut state = log.state.lock();
         state.deaf = streamlets.iter().map(|it| ("events".to_owned(), *it)).collect();
         (state.is_group_deaf, state.deaf_ends, state.is_slow) = (is_group, ends, is_slow);
     }
@@ -323,7 +323,7 @@ fn whoever_is_killed_while_a_lost_end_is_made_up_for_all_of_it_counts_or_nothing
             let expected = Some(if committed { 2 } else { 1 });
             assert_eq!(take_over(&mut next), expected, "{what}");
             {
-                let mut state = log.state.lock().unwrap();
+                let mut state = log.state.lock();
                 for index in 0..2 {
                     let place = ("events".to_owned(), index);
                     let fate = state.fates.iter().find(|it| it.0 == place);
@@ -356,7 +356,7 @@ fn what_was_to_commit_the_rest_and_was_aborted_is_told() {
         _ => Fault::None,
     });
     killed.take_over("events", "g").unwrap_err();
-    log.state.lock().unwrap().time_out("t");
+    log.state.lock().time_out("t");
     log.on_request(|_| Fault::None);
     for _ in 0..2 {
         let mut next = client.transactions("t", Duration::from_secs(60));
@@ -408,7 +408,7 @@ fn rows_that_have_lost_their_end_get_it_before_anything_else_is_written() {
         let client = client(log.address());
         let mut transactions = first_committed(&client);
         {
-            let mut state = log.state.lock().unwrap();
+            let mut state = log.state.lock();
             state.transactions.get_mut("t").unwrap().state = decided;
             state.hanging = vec![("events".to_owned(), 1)];
             state.leader_epoch += 1;
@@ -421,7 +421,7 @@ fn rows_that_have_lost_their_end_get_it_before_anything_else_is_written() {
         assert!(log.values("events", 0).is_empty());
         transactions.take_over("events", "g").unwrap();
         let all = vec![("events".to_owned(), 0), ("events".to_owned(), 1)];
-        let ended = log.state.lock().unwrap().ended.pop();
+        let ended = log.state.lock().ended.pop();
         assert_eq!(ended, Some((committed, all, Some("g".to_owned()))), "{decided}");
         transactions.commit("events", chunks(), &mark(2)).unwrap();
         assert_eq!(held(&client), Some(2));
@@ -431,14 +431,14 @@ fn rows_that_have_lost_their_end_get_it_before_anything_else_is_written() {
     let client = client(log.address());
     let mut transactions = first_committed(&client);
     {
-        let mut state = log.state.lock().unwrap();
+        let mut state = log.state.lock();
         state.transactions.get_mut("t").unwrap().state = "Empty";
         state.hanging = vec![("events".to_owned(), 0)];
     }
     let error = transactions.take_over("events", "g").unwrap_err();
     assert!(is_passing(&error) && !transactions.is_ready(), "{error}");
     assert!(error.to_string().contains("`kafka-transactions.sh abort`"), "{error}");
-    log.state.lock().unwrap().hanging.clear();
+    log.state.lock().hanging.clear();
     transactions.take_over("events", "g").unwrap();
     // One that may not look goes on.
     log.on_request(|key| match key {
@@ -526,7 +526,7 @@ fn what_an_answer_leaves_out_did_not_come_through() {
         let said = format!("sent what is no answer: {left_out:?}: it leaves out what was sent");
         assert!(error.to_string().contains(&said), "{error}");
         assert!(is_passing(&error) && !transactions.is_ready(), "{left_out:?}");
-        assert_eq!(log.state.lock().unwrap().ended.len(), 1, "that of the first");
+        assert_eq!(log.state.lock().ended.len(), 1, "that of the first");
         log.on_request(|_| Fault::None);
         assert_eq!(offset_in(&transactions.take_over("events", "g").unwrap()), Some(1));
         transactions.commit("events", chunks(), &mark(2)).unwrap();

@@ -111,7 +111,11 @@ macro_rules! number {
 }
 
 atomic!(AtomicBool, bool, "As [`std::sync::atomic::AtomicBool`].");
+atomic!(AtomicI64, i64, "As [`std::sync::atomic::AtomicI64`].");
+atomic!(AtomicU32, u32, "As [`std::sync::atomic::AtomicU32`].");
 atomic!(AtomicU64, u64, "As [`std::sync::atomic::AtomicU64`].");
 atomic!(AtomicUsize, usize, "As [`std::sync::atomic::AtomicUsize`].");
+number!(AtomicI64, i64);
+number!(AtomicU32, u32);
 number!(AtomicU64, u64);
 number!(AtomicUsize, usize);

@@ -2,12 +2,15 @@
 //! are empty.
 
 use crate::sim::schedule::{here, key_of};
-use std::sync::{
-    Arc,
-    mpsc::{self, TryRecvError},
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, TryRecvError},
+    },
+    time::Duration,
 };
 
-pub use mpsc::{RecvError, SendError};
+pub use mpsc::{RecvError, RecvTimeoutError, SendError};
 
 /// As [`std::sync::mpsc::Sender`].
 #[derive(Debug)]
@@ -49,6 +52,12 @@ impl<T> Sender<T> {
     }
 }
 
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), channel: Arc::clone(&self.channel) }
+    }
+}
+
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         drop(self.inner.take());
@@ -72,6 +81,27 @@ impl<T> Receiver<T> {
                 Ok(value) => return Ok(value),
                 Err(TryRecvError::Disconnected) => return Err(RecvError),
                 Err(TryRecvError::Empty) => here.wait_on(key_of(&*self.channel), "receive"),
+            }
+        }
+    }
+
+    /// As [`std::sync::mpsc::Receiver::recv_timeout`].
+    ///
+    /// # Errors
+    /// Nobody sends any more, or the time has passed.
+    #[track_caller]
+    pub fn recv_timeout(&self, span: Duration) -> Result<T, RecvTimeoutError> {
+        let Some(here) = here() else { return self.inner.recv_timeout(span) };
+        here.pass("receive");
+        let mut is_late = false;
+        loop {
+            match self.inner.try_recv() {
+                Ok(value) => return Ok(value),
+                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+                Err(TryRecvError::Empty) if is_late => return Err(RecvTimeoutError::Timeout),
+                Err(TryRecvError::Empty) => {
+                    is_late = !here.wait_for_signal(key_of(&*self.channel), Some(span));
+                }
             }
         }
     }

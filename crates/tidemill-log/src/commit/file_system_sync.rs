@@ -7,14 +7,12 @@
 //! Invariant: after a sync of the whole has failed there is no other. The system reports an error
 //! once, and it may concern any file, so from then on each file is synced by itself.
 
-use std::{
-    io,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::{io, sync::Arc};
+use tidemill_env::{
+    FileSystem,
+    lock::{Mutex, MutexGuard},
+    sync::atomic::{AtomicBool, Ordering},
 };
-use tidemill_env::FileSystem;
 
 #[cfg(test)]
 mod tests;
@@ -72,7 +70,7 @@ impl FileSystemSync {
     }
 
     fn costs(&self) -> MutexGuard<'_, SyncCosts> {
-        self.costs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.costs.lock()
     }
 
     /// True if a sync of the whole is cheaper for `files` files now. [`Self::sync`] may still
@@ -94,7 +92,7 @@ impl FileSystemSync {
     /// Syncs the file system; none if that is not possible: then nothing has happened.
     pub(crate) fn sync(&self) -> Option<io::Result<()>> {
         // One at a time: an error is told to one of several that ask at once.
-        let mut file_system = self.file_system.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file_system = self.file_system.lock();
         let outcome = file_system.as_ref()?.sync();
         if outcome.is_err() {
             *file_system = None;

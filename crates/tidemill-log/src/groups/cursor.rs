@@ -7,7 +7,7 @@ use crate::{
     streamlet::Streamlet,
 };
 use bytes::Bytes;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use tidemill_types::{GroupIx, SegmentIx};
 
 /// The result of a read of a group.
@@ -73,7 +73,7 @@ impl GroupCursor {
     }
 
     fn applications<T>(&self, act: impl FnOnce(&mut super::Applications) -> T) -> T {
-        act(&mut self.streamlet.applications.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.streamlet.applications.lock())
     }
 
     /// The group's number in its streamlet.

@@ -7,11 +7,7 @@
 
 use super::Log;
 use crate::{error::LogError, log_core::at, meta, options::StreamSpec, stream::Stream};
-use std::{
-    collections::BTreeSet,
-    io,
-    sync::{Arc, PoisonError},
-};
+use std::{collections::BTreeSet, io, sync::Arc};
 use tidemill_env::FileSystem;
 
 impl Log {
@@ -21,7 +17,7 @@ impl Log {
         &self,
         asked: Vec<(String, StreamSpec)>,
     ) -> Vec<Result<Arc<Stream>, LogError>> {
-        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.0.change.lock();
         match self.bulk_sync(asked.len()) {
             Some(file_system) => self.create_in_bulk(asked, &*file_system),
             None => asked.into_iter().map(|(name, spec)| self.create_one(&name, spec)).collect(),

@@ -19,9 +19,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::Path,
-    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
+    sync::Arc,
 };
-use tidemill_env::{Disk, FileSystem};
+use tidemill_env::{Disk, FileSystem, lock::MutexGuard, sync::atomic::Ordering};
 use tidemill_types::StreamletIx;
 
 impl Log {
@@ -33,14 +33,14 @@ impl Log {
     /// changed; but if that cannot be made sure of either, the stream takes no more appends, and
     /// is there or not when the log is opened. Later failures: the rest is removed then.
     pub fn delete(&self, name: &str) -> Result<(), LogError> {
-        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.0.change.lock();
         self.delete_one(&*self.found(name)?)
     }
 
     /// Removes streams, each as [`Self::delete`] does, in much less time than one by one. One that
     /// is named twice is not there the second time.
     pub fn delete_all(&self, names: &[&str]) -> Vec<Result<(), LogError>> {
-        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.0.change.lock();
         let mut once = BTreeSet::new();
         let found = names.iter().copied().map(|name| match once.insert(name) {
             true => self.found(name),
@@ -140,7 +140,7 @@ impl Log {
             }
             return Err(error);
         }
-        let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.0.streams.write();
         streams.remove(stream.name());
         drop(streams);
         let mut segments = Vec::new();
@@ -182,7 +182,7 @@ struct MarkError {
 
 impl<'a> Deletion<'a> {
     fn of(stream: &'a Stream) -> Self {
-        let starts = stream.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        let starts = stream.core.starts.lock();
         Self { stream, starts }
     }
 

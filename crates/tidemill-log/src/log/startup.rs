@@ -18,9 +18,13 @@ use std::{
     collections::{BTreeMap, btree_map::Entry},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
+    sync::Arc,
 };
-use tidemill_env::World;
+use tidemill_env::{
+    World,
+    lock::{Mutex, RwLock},
+    sync::atomic::AtomicBool,
+};
 use tidemill_types::{GroupIx, Life, StreamletIx};
 
 #[cfg(test)]
@@ -189,7 +193,7 @@ impl Startup<'_> {
         // A name alone makes no streamlet.
         let good = found.iter().rev().find(|(_, (_, files))| !files.is_empty());
         let count = meta.spec.streamlets.max(good.map_or(0, |(index, _)| index.0 + 1));
-        core.spec.write().unwrap_or_else(PoisonError::into_inner).streamlets = count;
+        core.spec.write().streamlets = count;
         let fsync = meta.spec.fsync.unwrap_or(self.shared.options.fsync);
         let always = fsync == Fsync::Always;
         let open = |index: u32| {
