@@ -20,7 +20,7 @@ impl Buffers {
         self.0.lock().pop()
     }
 
-    /// Gives memory back, if nobody else has a part of it.
+    /// Gives memory back, if no message uses a part of it.
     pub(crate) fn give_back(&self, mut content: Bytes) {
         // What is left of the content would be copied to the front.
         content.truncate(1);

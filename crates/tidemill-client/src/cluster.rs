@@ -70,7 +70,7 @@ struct ClusterState {
     metadata: Arc<Metadata>,
     wanted: WantedStreams,
     refresh: MetadataRefresh,
-    /// Grows with each change that somebody may wait for.
+    /// Grows with each change that a caller may wait for.
     version: u64,
     random: Random,
     closed: bool,
@@ -403,7 +403,7 @@ impl Cluster {
         end_all(gone.and_then(|mut slot| slot.take()).into_iter().collect());
     }
 
-    /// Takes metadata that somebody asked for by itself.
+    /// Takes metadata that were requested apart from the refresh.
     pub(crate) fn take_metadata(&self, metadata: Metadata) {
         let gone = self.inner.lock().take_metadata(metadata);
         end_all(gone);

@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     handle: Arc<Handle>,
 }
 
-/// Ends the connection when nobody has it any more; its threads hold only `ConnectionCore`.
+/// Ends the connection with its last handle; its threads hold only `ConnectionCore`.
 struct Handle(Arc<ConnectionCore>);
 
 impl Drop for Handle {

@@ -156,10 +156,10 @@ impl Consumer {
         self.shared.lock().positions.remove(&place);
     }
 
-    /// The records of the next chunk; waits for them for so long. None: there were none.
+    /// The records of the next chunk; waits for them up to `patience`. None: there were none.
     ///
     /// # Errors
-    /// A streamlet has stopped. Each end is told once; the other streamlets go on.
+    /// A streamlet has stopped. Each stop is returned once; the other streamlets go on.
     pub fn poll(&mut self, patience: Duration) -> Result<Option<Batch>, ConsumeError> {
         match self.shared.take(patience) {
             None => Ok(None),
@@ -175,7 +175,7 @@ impl Consumer {
     /// inflate them in. For a consumer with [`ConsumerOptions::apart`]; any thread may call it.
     ///
     /// # Errors
-    /// The streamlet has stopped. That is told once.
+    /// The streamlet has stopped. The stop is returned once.
     pub fn take_of(
         &self,
         stream: &Arc<str>,

@@ -13,8 +13,8 @@ pub enum CallError {
         /// The system's error.
         reason: String,
     },
-    /// The cluster names a node that nobody answers for: it has just died and the others do not know
-    /// yet, or it is not reached from here where they say.
+    /// The cluster names a node that does not answer: it has just died and the others do not know
+    /// yet, or its advertised address cannot be reached from here.
     #[error("the cluster names a node at {address}, and there is none: {reason}")]
     NodeAway {
         /// Where it was tried.

@@ -70,7 +70,7 @@ pub(crate) struct FakeNode {
 }
 
 impl FakeNode {
-    /// Starts a node that replies to each request as it is told, in order.
+    /// Starts a node with these reactions to its requests.
     pub(crate) fn start(reply: impl FnMut(&RequestHead, Bytes) -> Reply + Send + 'static) -> Self {
         let world = World::real();
         let listener = world.net.listen("127.0.0.1:0").expect("a free port");

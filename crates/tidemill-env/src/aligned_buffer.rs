@@ -66,7 +66,7 @@ impl AlignedBuffer {
         self[grown].copy_from_slice(bytes);
     }
 
-    /// Adds so many zeros.
+    /// Appends `bytes` zeros.
     pub fn extend_zeros(&mut self, bytes: usize) {
         let grown = self.grow(bytes);
         self[grown].fill(0);

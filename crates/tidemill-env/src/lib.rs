@@ -50,9 +50,9 @@ pub trait DiskFile: Send {
     /// # Errors
     /// The disk's. Some of the bytes may be in the file.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// As [`Self::append`], of bytes that nobody is about to read: if they are long, and the file
-    /// system can, they are written past the system's cache (`O_DIRECT`). Where a block of the file
-    /// begins at a multiple of [`BLOCK_BYTES`] in memory ([`AlignedBuffer`]), nothing is copied for that.
+    /// As [`Self::append`], for bytes that are not read soon: long ones are written past the
+    /// system's cache (`O_DIRECT`), if the file system can. Bytes that begin at a multiple of
+    /// [`BLOCK_BYTES`] both in the file and in memory ([`AlignedBuffer`]) are not copied.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -179,14 +179,13 @@ pub trait RandomAccessFile: DiskRead {
 
 /// The file system that a folder is on, opened to be synced as a whole.
 pub trait FileSystem: Send + Sync {
-    /// Makes all that was written to any of its files before this call survive a power cut, and
-    /// all names with it. Other users' files are synced too: it takes as long as that takes.
+    /// Makes all earlier writes to any file of the file system survive a power cut, and all names
+    /// with them. Other programs' files are synced too, and take their time.
     ///
     /// # Errors
-    /// The disk's, of whatever file: an error is told once for each handle, from when it was
-    /// opened. After one nothing is known about any file that was written and not synced by
-    /// itself since, and this handle must not be used again: it has told of an error that may
-    /// concern files of which nobody asked yet.
+    /// The disk's, of any file: each handle reports an error once, if it came after the handle was
+    /// opened. Then nothing is known about files that were not synced by themselves since, and the
+    /// handle must not be used again: it reports no error twice.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -258,7 +257,8 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's; the folder must be there.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// As [`Self::create`], a file that nobody but its owner may read, where a disk knows owners.
+    /// As [`Self::create`], with read and write rights for the owner only, where a disk knows
+    /// owners.
     ///
     /// # Errors
     /// As [`Self::create`].

@@ -280,7 +280,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// Its owner may read and write a file, and nobody else.
+/// Read and write rights for the owner only.
 const OWNER_ONLY: u32 = 0o600;
 
 /// An emptied file to append to. A pipe or a device needs no emptying.

@@ -47,8 +47,8 @@ impl SimWorld {
     }
 }
 
-/// A clock that moves when it is told to. A sleep takes no time: it moves the clock, or has the
-/// scheduler do so when nobody else has anything to do.
+/// A clock that only a test or a sleep moves. A sleep takes no real time; in a simulation the
+/// scheduler moves the clock when all threads wait.
 #[derive(Debug, Default)]
 pub struct SimClock {
     monotonic_us: AtomicU64,

@@ -23,7 +23,7 @@ use tidemill_wire::chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, stamp};
 
 /// The first reservation of a segment; it doubles until the segment is as long as it may be.
 const RESERVE_FIRST: u64 = 256 << 10;
-/// After so long a segment that is full is synced which nobody waits for.
+/// The delay before a full segment is synced that no append waits for, in microseconds.
 const POSTPONED_US: u64 = 30_000_000;
 
 /// The open end of one of a streamlet's active groups.
@@ -39,8 +39,8 @@ pub(crate) struct ActiveGroup {
 /// The options of one append.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AppendOptions {
-    /// Chunks of one lane keep their order on their way to a group: the lane picks the active
-    /// group. Use the producer id, or something that stands for the connection if it has none.
+    /// Picks the active group, so chunks with one key keep their order. Use the producer id, or a
+    /// number of the connection if there is none.
     pub order_key: u64,
     /// Stamped into the chunk. 0 on a single node.
     pub leader_epoch: LeaderEpoch,
@@ -73,8 +73,8 @@ impl Append {
         self.streamlet.on_visible(self.base_offset, notice);
     }
 
-    /// Waits until the chunk counts. Blocks for ever if nobody syncs
-    /// ([`crate::LogOptions::sync_threads`] is 0).
+    /// Waits until the chunk counts. Blocks for ever if [`crate::LogOptions::sync_threads`] is 0
+    /// and no thread calls [`crate::Log::sync`].
     ///
     /// # Errors
     /// It will not count: the streamlet failed, or the log was closed.
@@ -119,7 +119,7 @@ impl ChunkInput<'_> {
         }
     }
 
-    /// Its bytes in memory that nobody else has: copied, if need be.
+    /// The bytes in memory of their own, copied if they are shared.
     fn owned(self) -> BytesMut {
         match self {
             Self::Lent(bytes) => BytesMut::from(bytes),
@@ -144,8 +144,8 @@ impl Streamlet {
     /// epoch stamped in; the other bytes are as they are. Returns when the chunk is written, not
     /// synced.
     ///
-    /// Appends of one lane are stored in the order of the calls; calls of different lanes run in
-    /// parallel when the stream has several active groups.
+    /// Appends with one order key are stored in the order of the calls; calls with different keys
+    /// run in parallel when the stream has several active groups.
     ///
     /// # Errors
     /// The chunk is refused, there is no room, or the disk failed; [`AppendError`] says which of
@@ -228,7 +228,7 @@ impl Streamlet {
             Ok(counts) => Ok(counts),
             Err(error) => Err(self.undo(&room, base, alone, error)),
         };
-        // Nobody is called back while the lane is locked: a callback may append to it.
+        // Nobody is called back while the group is locked: a callback may append to it.
         drop(active);
         match outcome {
             Ok(counts) => {
@@ -251,14 +251,14 @@ impl Streamlet {
         }
     }
 
-    /// The active of a lane, and whether it is the only one.
+    /// The active group of an order key, and true if it is the only one.
     fn pick_group(&self, order_key: u64) -> (Arc<Mutex<ActiveGroup>>, bool) {
         let active_groups = self.active_groups.read();
         let index = (order_key % active_groups.len() as u64) as usize;
         (Arc::clone(&active_groups[index]), active_groups.len() == 1)
     }
 
-    /// The end of a active's open segment, with reserved space for so many more bytes.
+    /// The end of an active group's open segment, with reserved space for `need` more bytes.
     fn room(self: &Arc<Self>, active: &mut ActiveGroup, need: u64) -> io::Result<AppendPosition> {
         let segment_bytes = self.stream.limits.segment_bytes();
         if let Some(segment) = &active.open {
@@ -429,7 +429,7 @@ impl Streamlet {
         (error, Some(notices))
     }
 
-    /// From now on so many groups are appended to at once. Groups beyond them end here.
+    /// Sets the number of active groups. Groups beyond it end here.
     pub(crate) fn set_active_groups(self: &Arc<Self>, count: u32) {
         let mut active_groups = self.active_groups.write();
         let count = count.max(1) as usize;
@@ -439,7 +439,7 @@ impl Streamlet {
         drop(active_groups);
         for active in gone {
             let mut active = active.lock();
-            // Who has this active in hand must look for its lane again.
+            // An append that has picked this group must pick again.
             active.retired = true;
             let open = active.open.take();
             drop(active);

@@ -20,11 +20,11 @@ pub(crate) struct BlockPool {
     kept: Mutex<FreeBlocks>,
 }
 
-/// Blocks that nobody has.
+/// The free blocks.
 #[derive(Debug, Default)]
 struct FreeBlocks {
     blocks: Vec<Vec<u8>>,
-    /// The fewest there were since the last trim: so many were not needed.
+    /// The fewest free blocks since the last trim: they were not needed.
     fewest: usize,
 }
 

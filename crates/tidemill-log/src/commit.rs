@@ -1,7 +1,7 @@
 //! Group commit: threads that sync files on behalf of all appends that wait for them.
 //!
 //! ```text
-//! append ─▶ written ─▶ queue ─▶ a thread syncs the file ─▶ chunks land ─▶ notices
+//! append ─▶ written ─▶ queue ─▶ a thread syncs the file ─▶ chunks land ─▶ notifications
 //!                        ▲            │ meanwhile more was written
 //!                        └────────────┘
 //! ```
@@ -32,7 +32,7 @@ struct SyncQueue {
     now: VecDeque<SyncWork>,
     /// With the moment when each is due, by the monotonic clock in microseconds.
     later: VecDeque<(u64, SyncWork)>,
-    /// As `later`, with the bytes of each: nobody waits for these.
+    /// As `later`, with the bytes of each: no append waits for these.
     postponed: VecDeque<(u64, u64, SyncWork)>,
     postponed_bytes: u64,
     /// Segments whose mark is behind, with the moment when it is written.
@@ -65,8 +65,8 @@ const POSTPONED_BYTES_MAX: u64 = 512 << 20;
 const POSTPONED_SEGMENTS_MAX: usize = 512;
 /// Segments that are synced together at most: their files are open.
 const TOGETHER_MAX: usize = 500;
-/// A mark is written so long after a sync that wants one, in microseconds, or when the syncs that
-/// wait then are done.
+/// The delay of a mark after the sync that wants one, in microseconds. A thread without other work
+/// writes it earlier.
 const MARK_US: u64 = 20_000;
 
 impl SyncScheduler {

@@ -24,7 +24,7 @@ impl DiskReserve {
         Self { path: folder.join("reserve"), bytes: usize::try_from(bytes).unwrap_or(0) }
     }
 
-    /// Takes the room, if it was given up and there is so much.
+    /// Makes the reserve again, if it was given up and there is room.
     pub(crate) fn take(&self, disk: &dyn Disk) {
         if self.bytes == 0 || disk.exists(&self.path).unwrap_or(true) {
             return;

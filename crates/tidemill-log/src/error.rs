@@ -95,7 +95,7 @@ pub enum AppendError {
 /// Why groups could not be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
-    /// A streamlet knows so many applications, and no more.
+    /// The streamlet has the most applications that it can have.
     #[error("{0} applications read this streamlet by groups: no more can")]
     TooMany(usize),
     /// Consumers of the application hold groups.

@@ -36,8 +36,8 @@ pub(crate) struct GroupsNow {
 impl Streamlet {
     /// Takes up to `most` groups for a consumer of this application, oldest first: of those with
     /// visible data that no other consumer of it has, and that it has not acknowledged to the end.
-    /// None there: ask again when there are more data ([`Self::on_data`] at the high watermark),
-    /// or when a consumer let a group go, which makes no notice.
+    /// None there: ask again when there are more data ([`Self::on_data`] at the high watermark), or
+    /// when a consumer drops a group, which sends no notification.
     ///
     /// The application's progress is in memory: see [`Self::group_progress`].
     ///

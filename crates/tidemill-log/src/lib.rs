@@ -12,13 +12,14 @@
 //! let log = Log::open(&world, folder, LogOptions::default())?;
 //! let stream = log.create("orders", StreamSpec { streamlets: 4, ..Default::default() })?;
 //! let streamlet = stream.streamlet(0).expect("it has four");
-//! let append = streamlet.append(&chunk, AppendHow { lane: producer_id, leader_epoch: 0 })?;
+//! let options = AppendOptions { order_key: producer_id, ..Default::default() };
+//! let append = streamlet.append(&chunk, options)?;
 //! append.on_durable(Box::new(|outcome| answer(outcome)));      // or append.wait()?
 //!
 //! let mut cursor = ReadCursor::default();                       // one a consumer session
 //! let chunks = streamlet.read(&mut cursor, offset, ReadLimit::default())?;
 //! if chunks.chunks.is_empty() {
-//!     let interest = streamlet.on_data(offset, Box::new(wake)); // a long poll; drop it to forget
+//!     let waiting = streamlet.on_data(offset, Box::new(wake)); // a long poll; drop it to forget
 //! }
 //! log.maintain(now)?;                                           // every few seconds
 //! log.close();

@@ -254,7 +254,7 @@ impl LogCore {
         Ok(segment)
     }
 
-    /// Has a segment synced in so long.
+    /// Has a segment synced after `span`.
     pub(crate) fn sync_after(&self, span: Span, work: SyncWork) {
         let now = self.world.clock.monotonic_micros();
         let due = now.saturating_add(u64::try_from(span.0).unwrap_or(0));

@@ -10,7 +10,7 @@ use crate::{
 };
 use std::{io, sync::Arc};
 
-/// Reads of references alone take so many bytes at once.
+/// The length of one read while only references are read.
 const SEEK_BYTES: u64 = 4096;
 
 impl Streamlet {

@@ -174,7 +174,7 @@ impl OffsetTracker {
         notices
     }
 
-    /// Asks for a notice when the watermark has passed `offset`.
+    /// Registers a notification for when the watermark has passed `offset`.
     pub(crate) fn on_visible(&mut self, offset: i64, notice: OnDurable) -> Registration {
         if offset < self.watermark {
             return Registration::Now(notice, Ok(()));

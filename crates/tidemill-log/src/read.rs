@@ -35,7 +35,7 @@ pub use outgoing_chunk::{FileChunk, OutgoingChunk};
 pub(crate) use segment_reader::{EntryState, ReadMode, SegmentReader};
 use segment_reader::{FILE_BYTES_MIN, SEEK_BYTES};
 
-/// A reader that sends reads at least so much ahead, in bytes.
+/// The least read-ahead of a reader that sends, in bytes.
 const AHEAD_BYTES_MIN: usize = 64 << 10;
 
 /// The bounds of a read.

@@ -265,7 +265,7 @@ impl Stream {
     }
 }
 
-/// Segments that no reader finds any more are nobody's from now on: their files.
+/// Retires segments that no reader can find any more. Returns their files.
 pub(crate) fn retired(segments: &[Arc<Segment>]) -> Vec<PathBuf> {
     segments.iter().for_each(|segment| segment.retire());
     segments.iter().map(|it| it.path.clone()).collect()

@@ -244,12 +244,12 @@ impl Streamlet {
         DataSubscription { streamlet: Arc::downgrade(self), reader }
     }
 
-    /// Calls back once: when the record at `offset`, whose append took its offsets earlier, counts
-    /// and is visible, or when it is known that it will not. Any number of callers may wait for
-    /// one offset, beside the append's own [`crate::Append::on_durable`]: a repeated append waits
-    /// for the first one so. For an offset that nobody took yet it waits for that too.
+    /// Calls back once the record at `offset` counts and is visible, or will never count. Any
+    /// number of callers may wait for one offset, beside the append's own
+    /// [`crate::Append::on_durable`]: a repeated append waits for the first one in this way. An
+    /// offset that no append has taken yet is awaited too.
     ///
-    /// Called at once, on this thread, if that is known now. The callback must be quick and must
+    /// Called at once, on this thread, if the outcome is known. The callback must be quick and must
     /// not block.
     pub fn on_visible(&self, offset: i64, notice: OnDurable) {
         let registered = self.offsets().on_visible(offset, notice);
@@ -351,7 +351,7 @@ impl Streamlet {
     /// Has all that was written by the settings before synced soon, whatever it was to wait for:
     /// the segments that are not durable to their end, and where that is.
     pub(crate) fn expedite(self: &Arc<Self>) -> Vec<(Arc<Segment>, u64)> {
-        // An append may have looked at the settings before they changed. It has its active to its end.
+        // An append may have looked at the settings before they changed. It holds its active group's lock to its end.
         let active_groups = self.active_groups.read().clone();
         active_groups.iter().for_each(|active| drop(active.lock()));
         self.shared.committer.expedite(self);

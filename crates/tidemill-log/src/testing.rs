@@ -55,7 +55,7 @@ impl Batch {
     }
 }
 
-/// A chunk with so many records of no producer.
+/// A chunk with `records` records of no producer.
 pub(crate) fn batch(records: i32) -> Vec<u8> {
     Batch::of(records).bytes()
 }

@@ -54,7 +54,7 @@ impl Walker {
         self
     }
 
-    /// From now on reads so many bytes at once.
+    /// Sets the length of a read ahead.
     pub(crate) fn ahead(&mut self, ahead: u64) {
         self.ahead = ahead.clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
     }

@@ -99,7 +99,7 @@ pub struct Cut {
     pub position: u64,
     /// The slice ended with this cycle.
     pub ended: bool,
-    /// The slice had no data for so long that it no longer holds event time back.
+    /// The slice has had no data for long enough that it no longer holds event time back.
     pub idle: bool,
 }
 

@@ -99,8 +99,8 @@ pub struct FrameHead {
     pub plain: u32,
     /// Rows of a block.
     pub rows: u32,
-    /// Slices by which the rows of a block are sorted: so many counts lead its body. Zero: the
-    /// block is not routed.
+    /// The number of slices that a block's rows are sorted by; as many counts lead its body. Zero:
+    /// the block is not routed.
     pub slices: u32,
     /// Bytes that the block counts on its link; of a credit, bytes given back.
     pub share: u64,

@@ -101,7 +101,7 @@ pub enum RecordsError {
         /// The delta that it has.
         delta: i32,
     },
-    /// The head has flags that a producer may not set, or that nobody knows (87, `INVALID_RECORD`).
+    /// The head has flags that a producer may not set, or unknown ones (87, `INVALID_RECORD`).
     #[error("attributes {0:#06x} are not those of a producer's chunk")]
     Attributes(i16),
     /// An LZ4 stream has blocks that need those before them, which Java's clients do not read (87,

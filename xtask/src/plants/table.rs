@@ -281,7 +281,7 @@ const PLANTS: &[Plant] = &[
         name: "offset-not-asked",
         what: "Rows go to another cluster as soon as the id is taken over, whether or not it could be read what counts.",
         package: "tidemill-client",
-        file: "crates/tidemill-client/src/transactions/take_over.rs",
+        file: "crates/tidemill-client/src/transactions/takeover.rs",
         changes: &[(
             "        let (identity, coordinator) = taken?;\n",
             "        let (identity, coordinator) = taken?;\n        self.identity = Some(identity);\n",
@@ -305,7 +305,7 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-client",
         file: "crates/tidemill-client/src/transactions.rs",
         changes: &[(
-            "        open::check_epochs(&self.epochs, &metadata, stream)?;\n",
+            "        open_transactions::check_epochs(&self.epochs, &metadata, stream)?;\n",
             "        let _unused = open::check_epochs(&self.epochs, &metadata, stream);\n",
         )],
         caught_by: &["rows_that_have_lost_their_end_get_it_before_anything_else_is_written"],

@@ -36,7 +36,7 @@ fn what_a_simulation_cannot_see_is_refused_where_it_must() {
     let lock = "//! A lock.\nuse std::{io, sync::{Arc, Mutex}};\nuse std::time::Duration;\n";
     check("crates/tidemill-flow/src/runtime/job.rs", lock, &["`Mutex` of `std`"]);
     check("crates/tidemill-flow/src/engine/tests.rs", lock, &[]);
-    check("crates/tidemill-log/src/log.rs", lock, &[]);
+    check("crates/tidemill-broker/src/broker.rs", lock, &[]);
     let seen =
         "//! A lock.\nuse std::sync::Arc;\nuse tidemill_env::sync::{Mutex, atomic::AtomicU64};\n";
     check("crates/tidemill-checkpoints/src/file_backend.rs", seen, &[]);

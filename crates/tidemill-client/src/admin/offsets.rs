@@ -1,4 +1,4 @@
-//! Offsets of streamlets by time: each streamlet's leader is asked, all streamlets of a leader at once.
+//! Offsets of streamlets by time: one request to each leader, for all of its streamlets.
 
 use super::{Admin, AdminError, about, streamlet};
 use crate::{CallError, Refusal, cluster::Metadata};

@@ -188,8 +188,8 @@ impl Admin {
         Ok((meta.id_text(), meta.streamlet_count().unsigned_abs()))
     }
 
-    /// Waits until a stream has so many streamlets with leaders. A cluster makes them in its own
-    /// time; when that is up the stream is there all the same.
+    /// Waits until a stream has `count` streamlets with leaders. A cluster elects them in its own
+    /// time; when time is up the stream is there all the same.
     fn wait_for_leaders(&self, name: &str, count: i32) -> Result<(), AdminError> {
         let deadline_us = self.deadline_us();
         loop {

@@ -3,7 +3,7 @@
 use super::NodeRoute;
 use crate::{connection::Connection, error::CallError};
 
-/// A connection that lived for so long had not failed to begin with.
+/// A connection that lived this long did not fail at its beginning.
 const GOOD_US: u64 = 10_000_000;
 
 /// The connection to an address: there is at most one.
@@ -64,8 +64,8 @@ impl NodeSlot {
         self.connection.is_none() && self.last_error.is_some() && self.opened_us >= moment_us
     }
 
-    /// Notes whether the connection has ended; `rest_us` says for how long to rest after so many
-    /// failures.
+    /// Notes the end of the connection; `rest_us` gives the rest after a number of failures in a
+    /// row.
     pub(super) fn look_after(&mut self, now_us: u64, rest_us: impl FnOnce(u32) -> u64) {
         let Some(error) = self.connection.as_ref().and_then(Connection::ended) else { return };
         self.connection = None;

@@ -17,7 +17,7 @@ use tidemill_wire::kafka::{
     ApiKey, ErrorCode, message::ApiVersionsRequestData, request_frame, text,
 };
 
-/// The version that is asked in first, from Kafka 2.4 on.
+/// The first version to try, known from Kafka 2.4 on.
 const VERSION: i16 = 3;
 
 /// The body of the writer thread.

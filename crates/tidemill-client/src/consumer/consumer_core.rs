@@ -126,7 +126,7 @@ impl ConsumerCore {
         !state.closed
     }
 
-    /// Takes the next thing for the user; waits for it for so long.
+    /// Takes the next event for the user; waits for it up to `patience`.
     pub(super) fn take(&self, patience: Duration) -> Option<ConsumerEvent> {
         let mut state = self.lock();
         let mut deadline_us = None;

@@ -219,7 +219,7 @@ fn led_by(state: &ConsumerState, metadata: &Metadata, leader: NodeId) -> Vec<Str
     led.map(|(place, _)| place.clone()).collect()
 }
 
-/// Notes that nobody leads these streamlets, and stops those of streams that are gone.
+/// Notes streamlets without a leader, and stops those of streams that are gone.
 fn miss_leaders(shared: &ConsumerCore, metadata: &Metadata, leaderless: &[StreamletKey]) {
     let patience_us = micros(shared.cluster.options().request_timeout);
     let (mut stopped, now_us) = (false, shared.cluster.now_us());

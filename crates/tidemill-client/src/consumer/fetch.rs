@@ -184,7 +184,7 @@ pub(super) fn send(
     connection.send(&request, &asking, then);
 }
 
-/// The end of the rest after so many failures.
+/// The end of the rest after a number of failures in a row.
 fn rest_until(shared: &ConsumerCore) -> impl Fn(u32) -> u64 {
     let random = shared.cluster.random();
     let now_us = shared.cluster.now_us();

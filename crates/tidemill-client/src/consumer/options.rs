@@ -55,13 +55,13 @@ pub struct ConsumerOptions {
     pub fetch_wait: Duration,
     /// The fewest bytes a node answers with before that time. Default 1.
     pub fetch_bytes_min: usize,
-    /// Fetched bytes that wait to be taken; beyond, nothing more is asked for. One answer of each
+    /// Fetched bytes that wait to be taken; at the limit no more are fetched. One answer of each
     /// node may come on top. Default 32 MiB.
     pub buffer_bytes: usize,
     /// The most bytes that the records of one chunk may have, inflated. Default 64 MiB.
     pub inflated_bytes_max: usize,
     /// Streamlets are taken from one by one, with [`Consumer::take_of`]: each has a share of the
-    /// buffer to itself, so one that nobody takes from holds up no other. Default not.
+    /// buffer to itself, so one that is not taken from holds up no other. Default not.
     ///
     /// [`Consumer::take_of`]: super::Consumer::take_of
     pub apart: bool,

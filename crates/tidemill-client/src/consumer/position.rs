@@ -58,7 +58,7 @@ pub struct Obstacle {
 /// The reaction to an answer without chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PositionFault {
-    /// It is asked again, later; `refresh` says whether the leader may be another one.
+    /// Fetch again, later; with `refresh` the leader may be another one.
     Again { refresh: bool },
     /// Where to go on is looked up.
     Restart(OffsetAt),

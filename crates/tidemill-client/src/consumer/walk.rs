@@ -48,7 +48,7 @@ pub(super) enum WalkEnd {
     /// At the end of the bytes, or before a chunk that is not whole.
     #[default]
     Done,
-    /// The first chunk is not whole, and has so many bytes: more must be asked for.
+    /// The first chunk is not whole: fetch at least its length, in bytes.
     Longer(usize),
     /// The chunk at `next` cannot be read.
     Damaged(String),

@@ -26,7 +26,7 @@ pub(super) struct ProducerChunk {
     pub(super) stamp: Option<Stamp>,
     /// The number of attempts under this stamp.
     pub(super) attempts: u32,
-    /// For the records that somebody waits for, by their place in the chunk.
+    /// The callbacks of records, by their place in the chunk.
     pub(super) dones: Vec<(u32, DeliveryCallback)>,
     content: ChunkContent,
 }

@@ -7,8 +7,8 @@ use crate::{AdminError, CallError, Refusal};
 pub struct Delivered {
     /// The streamlet it is in.
     pub streamlet: i32,
-    /// Its offset there; none if nobody said: without acks, or when it had been written by an
-    /// earlier attempt.
+    /// Its offset there; none if it is unknown: without acks, or when an earlier attempt had
+    /// written it.
     pub offset: Option<i64>,
     /// The timestamp that the log gave it, in milliseconds since 1970; none if it keeps its own.
     pub append_time_ms: Option<i64>,
@@ -98,8 +98,7 @@ pub enum FlushError {
         /// The last obstacle of one of them, if any is known.
         last: Option<String>,
     },
-    /// Some could not be delivered, since the last flush and of those for which nobody waited by
-    /// itself.
+    /// Some records sent since the last flush without a callback could not be delivered.
     #[error("{records} records were not delivered; the first because: {first}")]
     Lost {
         /// The number of records.

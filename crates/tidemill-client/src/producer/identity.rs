@@ -22,7 +22,7 @@ impl ProducerIdentity {
 pub(super) enum IdentityState {
     /// It is wanted, but not to be asked for before this moment.
     Wanted { not_before_us: u64 },
-    /// It is asked for.
+    /// A request for it is under way.
     Asked,
     /// Here it is.
     Held(ProducerIdentity),

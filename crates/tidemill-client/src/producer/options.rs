@@ -39,8 +39,8 @@ pub struct ProducerOptions {
     pub compression: Compression,
     /// The time that a chunk which is not full waits for more records. Default 5 ms.
     pub linger: Duration,
-    /// A chunk is full when it has so many bytes, before compression; a longer record is a chunk
-    /// of its own. Default 256 KiB.
+    /// The length of a full chunk, in bytes before compression; a longer record is a chunk of its
+    /// own. Default 256 KiB.
     pub batch_bytes: usize,
     /// Most bytes of chunks that are sent to a node with one request, if one alone is not longer.
     /// Default 4 MiB.

@@ -241,7 +241,7 @@ impl ProducerCore {
         self.memory.give_back(chunk.into_bytes());
     }
 
-    /// Waits until chunks are finished, or so long.
+    /// Waits until chunks are finished, up to `patience`.
     pub(super) fn wait_finished(&self, seen: u64, patience: Duration) {
         let finished = self.finished.lock();
         if *finished == seen {

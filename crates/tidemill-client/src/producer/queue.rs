@@ -407,7 +407,7 @@ impl OpenChunk {
     }
 }
 
-/// The sequence number after so many records: from the highest one it goes on with 0.
+/// The sequence number `records` later: the highest one is followed by 0.
 fn after(sequence: i32, records: u32) -> i32 {
     let sum = i64::from(sequence) + i64::from(records);
     (sum & i64::from(i32::MAX)) as i32

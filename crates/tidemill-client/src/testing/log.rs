@@ -83,7 +83,7 @@ pub(crate) struct FakeLog {
 }
 
 impl FakeLog {
-    /// A node with streams of so many streamlets.
+    /// A node with streams of these numbers of streamlets.
     pub(crate) fn start(streams: &[(&str, usize)]) -> Self {
         let new = |count: usize| (0..count).map(|_| FakeStreamlet::default()).collect();
         let streams = streams.iter().map(|(name, count)| ((*name).to_owned(), new(*count)));

@@ -23,7 +23,7 @@ pub(super) enum TakeoverPurpose {
 }
 
 impl TakeoverPurpose {
-    /// The timeout of a transaction that may be open for so long, in milliseconds.
+    /// The timeout of an id whose transactions may be open for `timeout`, in milliseconds.
     pub(super) fn timeout_ms(self, timeout: Duration) -> i32 {
         let hundreds = i32::try_from(timeout.as_millis() / 100).unwrap_or(i32::MAX);
         let whole_ms = hundreds.clamp(2, i32::MAX / 100) * 100;

@@ -23,7 +23,7 @@ pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// Less than this goes the other way: it is soon done, and may be read soon.
 pub(super) const DIRECT_BYTES_MIN: usize = BUFFER_BYTES / 2;
 
-/// Memory for so much.
+/// A buffer of [`BUFFER_BYTES`].
 pub(super) fn buffer() -> AlignedBuffer {
     let mut buffer = AlignedBuffer::default();
     buffer.grow(BUFFER_BYTES);

@@ -37,7 +37,7 @@ impl Drop for Mapping {
 }
 
 impl Mapping {
-    /// Maps the first `length` bytes of a file that is at least so long, and is not 0.
+    /// Maps the first `length` bytes of a file that is at least that long; `length` is not 0.
     pub(super) fn new(file: &File, length: u64) -> io::Result<Self> {
         let length = usize::try_from(length).map_err(io::Error::other)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);

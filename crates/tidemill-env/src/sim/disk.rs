@@ -71,7 +71,7 @@ struct SimDiskState {
     fail_reads: Option<(u64, u64)>,
     /// Bytes that all files together may have.
     capacity: u64,
-    /// That there is no room is told by a sync, and not by the write.
+    /// A full disk is reported by the sync, not by the write.
     tells_late: bool,
     /// Files that are locked, and by which life.
     locks: BTreeMap<PathBuf, u64>,

@@ -28,24 +28,24 @@ pub struct SimPace {
     pub stay: u64,
     /// The longest step from one point to the next, in microseconds.
     pub step_us_max: u64,
-    /// An operation of the disk takes at most so long, in microseconds.
+    /// The longest operation of the disk, in microseconds.
     pub disk_us_max: u64,
-    /// One thread in so many is slow; 0: none is.
+    /// One thread in this number is slow; 0: none is.
     pub slow_one_in: u64,
     /// The longest step of a slow thread, in microseconds.
     pub slow_us_max: u64,
-    /// At one point in so many a thread is stopped for a while; 0: never.
+    /// At one point in this number a thread is stopped for a while; 0: never.
     pub pause_one_in: u64,
-    /// For at most so long, in microseconds.
+    /// The longest stop, in microseconds.
     pub pause_us_max: u64,
-    /// One wait in so many ends without cause; 0: none does.
+    /// One wait in this number ends without cause; 0: none does.
     pub spurious_one_in: u64,
     /// A simulation with more points than this goes round in circles.
     pub points_max: u64,
 }
 
 impl SimPace {
-    /// Nothing takes long, and nobody is stopped.
+    /// Short steps, and no thread is stopped.
     pub const EVEN: Self = Self {
         stay: 200,
         step_us_max: 2,
@@ -234,7 +234,7 @@ impl Scheduler {
         }
     }
 
-    /// The simulation has failed: nobody goes on.
+    /// Ends the simulation with a failure: no thread goes on.
     fn fail(&self, state: &mut ScheduleState, why: &str) {
         let waiting = state.threads.iter().filter(|it| it.wait != Wait::Ended);
         let waiting = waiting.map(|it| format!("\n  {}: {} at {}", it.name, it.doing, it.place));

@@ -48,7 +48,7 @@ pub(crate) struct FileSystemSync {
     /// True while `file_system` is some. Reading it never waits for a sync.
     is_possible: AtomicBool,
     costs: Mutex<SyncCosts>,
-    /// From so many files on.
+    /// The least number of files.
     min: usize,
     threads: usize,
 }

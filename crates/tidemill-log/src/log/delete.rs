@@ -167,7 +167,7 @@ pub(super) fn remove_folder(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
 /// The outcome of a write of metadata.
 type MetaOutcome = Result<(), LogError>;
 
-/// A stream whose metadata are about to say that it is deleted: nobody else writes them.
+/// A stream that is being deleted. It holds the lock of the stream's metadata.
 struct Deletion<'a> {
     stream: &'a Stream,
     starts: MutexGuard<'a, BTreeMap<StreamletIx, i64>>,

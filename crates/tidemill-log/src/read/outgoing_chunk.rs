@@ -17,7 +17,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use tidemill_env::DiskRead;
 
-/// A chunk to be sent to somebody.
+/// A chunk to send.
 #[derive(Clone, Debug)]
 pub enum OutgoingChunk {
     /// Its bytes.

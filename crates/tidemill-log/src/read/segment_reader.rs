@@ -15,7 +15,7 @@ use tidemill_env::DiskRead;
 /// Shorter chunks are given as bytes: many are read at once.
 pub(super) const FILE_BYTES_MIN: usize = 32 << 10;
 
-/// Reads of references alone, on the way to an offset, take so many bytes at once.
+/// The length of one read while only references are read, on the way to an offset.
 pub(super) const SEEK_BYTES: u64 = 4096;
 
 /// The entry at a reader's position.
@@ -146,8 +146,7 @@ impl SegmentReader {
         Ok(reference.filter(|it| it.bytes as usize >= FILE_BYTES_MIN))
     }
 
-    /// Opens the file, to be read when chunks are sent. If it cannot be, that is told where they
-    /// are read.
+    /// Opens the file for reads when chunks are sent. A failure shows when the chunks are read.
     fn open_to_send(&mut self, streamlet: &Streamlet) {
         if self.file.is_none() {
             self.file = self.segment.reader_to_send(&*streamlet.shared.world.disk).ok();

@@ -22,7 +22,7 @@ mod tests;
 
 use long_record::LongRecord;
 
-/// A record of which so many bytes are there, and more to come, is walked without keeping them.
+/// A record with this many bytes here, and more to come, is walked without keeping them.
 const LONG_BYTES: usize = 64 * 1024;
 /// The attributes that a chunk may have: codec, timestamp type, transactional, control.
 const ATTRIBUTES: i16 = 0x3f;
@@ -188,7 +188,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The end of the pieces, with so many bytes that were no whole record.
+    /// Ends the walk, with `rest_bytes` that were no whole record.
     pub(super) fn finish(&self, rest_bytes: usize) -> Result<(), RecordsError> {
         let (said, found) = (self.said, self.found);
         if rest_bytes > 0 || self.long.is_some() {

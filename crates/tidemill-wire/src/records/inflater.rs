@@ -71,7 +71,7 @@ impl InflateOutput<'_> {
         RecordsError::TooLarge { limit_bytes: self.limit_bytes }
     }
 
-    /// Refuses the stream if so many more bytes are over the limit.
+    /// Refuses the stream if `bytes` more would be over the limit.
     pub(super) fn expect(&self, bytes: usize) -> Result<(), RecordsError> {
         if bytes > self.limit_bytes - self.total { Err(self.over()) } else { Ok(()) }
     }

@@ -9,7 +9,7 @@ use std::io::Read;
 const PIECE_BYTES: usize = 64 * 1024;
 /// Levels there are.
 const LEVELS: std::ops::RangeInclusive<i32> = 1..=9;
-/// The level if none is asked for: that of the Java client.
+/// The default level: that of the Java client.
 const LEVEL: i32 = 6;
 /// A member's head: no name, no time, of an unknown system.
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];

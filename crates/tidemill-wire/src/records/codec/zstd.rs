@@ -24,7 +24,7 @@ const RATIO_BELIEVED: usize = 8;
 const RATIO_MOST: usize = 32 * 1024;
 /// The useful levels: LZ4 does better than those below 1.
 const LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
-/// The level if none is asked for: that of the Java client.
+/// The default level: that of the Java client.
 const LEVEL: i32 = 3;
 
 /// A decompressor, made when it is first needed and kept for the next chunk.
