@@ -30,7 +30,7 @@ mod records;
 mod settings;
 mod streams;
 
-pub use groups::{Group, GroupOffset, GroupSummary, Member};
+pub use groups::{GroupDescription, GroupOffset, GroupSummary, Member};
 pub use offsets::{Offset, OffsetAt};
 pub use settings::{Setting, SettingSource};
 pub use streams::{NewStream, StreamDescription, StreamSummary, StreamletDescription};

@@ -199,8 +199,8 @@ impl Cluster {
         }
     }
 
-    /// The way to any node, the ones of the metadata first. While one takes long to connect to, which
-    /// it does when its host is down, the others are tried.
+    /// The way to any node, the ones of the metadata first. While one takes long to connect to,
+    /// which it does when its host is down, the others are tried.
     pub(crate) fn route_to_any(&self, now_us: u64) -> NodeRoute {
         let mut state = self.inner.lock();
         if state.closed {
@@ -388,8 +388,8 @@ impl Cluster {
         CallError::Unreachable { address, reason: "nobody answered in time".to_owned() }
     }
 
-    /// Learns where a node is that was just named: a coordinator. It may not be in the metadata yet,
-    /// or be there with the address that it had before it was started again.
+    /// Learns where a node is that was just named: a coordinator. It may not be in the metadata
+    /// yet, or be there with the address that it had before it was started again.
     pub(crate) fn learn(&self, id: NodeId, host: &str, port: i32) {
         let Ok(port) = u16::try_from(port) else { return };
         let address = metadata::address(host, port);

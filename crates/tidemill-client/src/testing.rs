@@ -57,7 +57,7 @@ pub(crate) fn versions_answer(head: &RequestHead) -> Reply {
     Reply::message(head, &ApiVersionsResponseData::default().with_api_keys(rows.collect()))
 }
 
-type Held = Arc<Mutex<Vec<tidemill_env::Connection>>>;
+type HeldConnections = Arc<Mutex<Vec<tidemill_env::Connection>>>;
 type Closers = Arc<Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>>;
 
 /// A node. It goes away when dropped, and its connections with it.
@@ -65,7 +65,7 @@ pub(crate) struct FakeNode {
     address: String,
     over: Arc<AtomicBool>,
     closers: Closers,
-    _held: Held,
+    _held: HeldConnections,
     thread: Option<Box<dyn tidemill_env::Thread>>,
 }
 
@@ -76,7 +76,7 @@ impl FakeNode {
         let listener = world.net.listen("127.0.0.1:0").expect("a free port");
         let address = listener.address().expect("it has one");
         let over = Arc::new(AtomicBool::new(false));
-        let (closers, held) = (Closers::default(), Held::default());
+        let (closers, held) = (Closers::default(), HeldConnections::default());
         let reply = Arc::new(Mutex::new(reply));
         let (ended, all, stalled) = (Arc::clone(&over), Arc::clone(&closers), Arc::clone(&held));
         let threads = world.clone();
@@ -121,7 +121,7 @@ impl Drop for FakeNode {
 fn serve(
     mut connection: tidemill_env::Connection,
     reply: &Mutex<impl FnMut(&RequestHead, Bytes) -> Reply>,
-    held: &Held,
+    held: &HeldConnections,
 ) {
     let mut stalled = false;
     loop {

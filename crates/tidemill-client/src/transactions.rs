@@ -70,8 +70,8 @@ const NEWEST: &[(ApiKey, i16)] = &[
     (ApiKey::InitProducerId, 5),
     (ApiKey::Produce, 11),
 ];
-/// The first and the longest rest before asking again while the transaction before is being ended, in
-/// microseconds. That takes a moment, or as long as a partition has no leader.
+/// The first and the longest rest before asking again while the transaction before is being ended,
+/// in microseconds. That takes a moment, or as long as a partition has no leader.
 const REST_US: (u64, u64) = (5_000, 500_000);
 
 /// The transactions of one id, one after the other. It has connections of its own.
@@ -156,8 +156,8 @@ pub fn is_passing(error: &AdminError) -> bool {
 }
 
 impl Transactions {
-    /// Writes to the stream of this id, as [`Admin::identify`] says it, and to no other one that has its
-    /// name later. Zeros are no id.
+    /// Writes to the stream of this id, as [`Admin::identify`] says it, and to no other one that
+    /// has its name later. Zeros are no id.
     #[must_use]
     pub fn only_to(mut self, id: &str) -> Self {
         self.only = Some(id.to_owned()).filter(|it| it.bytes().any(|it| it != b'0'));
@@ -171,8 +171,8 @@ impl Transactions {
         self.identity.is_some() && self.lost().is_none()
     }
 
-    /// Why the connection is lost over which the id was taken over, if it is. A coordinator that was
-    /// away may have lost how the last transaction ended.
+    /// Why the connection is lost over which the id was taken over, if it is. A coordinator that
+    /// was away may have lost how the last transaction ended.
     fn lost(&self) -> Option<CallError> {
         self.coordinator.as_ref().and_then(Connection::ended)
     }

@@ -275,13 +275,13 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's; the folder must be there.
     fn open_random_access(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>>;
-    /// As [`Self::open_random_access`], but written through a memory map as far as it is reserved: a
-    /// write is a copy, without a call of the system. It is for one handle that writes to the file
-    /// and cuts it; reads are as ever. Where there are no maps, positioned writes do the work.
+    /// As [`Self::open_random_access`], but written through a memory map as far as it is reserved:
+    /// a write is a copy, without a call of the system. It is for one handle that writes to the
+    /// file and cuts it; reads are as ever. Where there are no maps, positioned writes do the work.
     ///
     /// An error of the disk may end the process with `SIGBUS`: in a write to a page that was
-    /// brought in, synced and taken away again, or one that a copy-on-write file system must
-    /// find room for. All others come back from `reserve`, the write or the sync.
+    /// brought in, synced and taken away again, or one that a copy-on-write file system must find
+    /// room for. All others come back from `reserve`, the write or the sync.
     ///
     /// # Errors
     /// The disk's; the folder must be there.

@@ -32,7 +32,7 @@ pub(crate) struct ActiveGroup {
     pub(crate) open: Option<Arc<Segment>>,
     /// Maintenance rounds since the last append.
     pub(crate) idle_rounds: u32,
-    /// There are fewer active groups now, and this is none of them.
+    /// The number of active groups has shrunk, and this is no longer one of them.
     retired: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Append {
     pub group: GroupIx,
     /// The segment in the group.
     pub segment: SegmentIx,
-    /// Where in the segment's file its reference stands: with group and segment, its native
+    /// The position of its reference in the segment's file: with group and segment, its native
     /// offset.
     pub position: u64,
 }
@@ -95,7 +95,7 @@ impl Append {
     }
 }
 
-/// An error of the disk, as an append's.
+/// An append's error for an error of the disk.
 fn disk_error(error: io::Error) -> AppendError {
     if tidemill_env::has_no_room(&error) {
         AppendError::Full(Arc::new(error))
@@ -106,7 +106,7 @@ fn disk_error(error: io::Error) -> AppendError {
 
 /// A chunk to append.
 enum ChunkInput<'a> {
-    /// It stays the caller's.
+    /// A slice of the caller's.
     Lent(&'a [u8]),
     Given(Bytes),
 }
@@ -130,7 +130,7 @@ impl ChunkInput<'_> {
     }
 }
 
-/// Where the next chunk of a group goes.
+/// The place of the next chunk of a group.
 struct AppendPosition {
     segment: Arc<Segment>,
     file: Arc<dyn RandomAccessFile>,
@@ -228,7 +228,7 @@ impl Streamlet {
             Ok(counts) => Ok(counts),
             Err(error) => Err(self.undo(&room, base, alone, error)),
         };
-        // Nobody is called back while the group is locked: a callback may append to it.
+        // Callbacks come after the group's lock is released: they may append to it.
         drop(active);
         match outcome {
             Ok(counts) => {
@@ -298,7 +298,7 @@ impl Streamlet {
         Ok(AppendPosition { segment: made, file, position: DATA_START, durable: DATA_START })
     }
 
-    /// A segment gets no more chunks; its seal is written once all of it is durable.
+    /// Seals a segment: it gets no more chunks, and its mark says so once all of it is durable.
     pub(crate) fn seal(self: &Arc<Self>, segment: &Arc<Segment>) {
         segment.seal();
         if self.fsync() == Fsync::Os {
@@ -308,7 +308,7 @@ impl Streamlet {
         }
     }
 
-    /// By then the system has most of it on the disk, and the sync is cheap.
+    /// Queues a sync for later: by then the system has written most of it, and the sync is cheap.
     fn postpone_sync(self: &Arc<Self>, segment: &Arc<Segment>) {
         if segment.enqueue() {
             let bytes = segment.state().written;
@@ -325,7 +325,7 @@ impl Streamlet {
         }
     }
 
-    /// Puts a segment into the queue of syncs, when it is its turn to go there.
+    /// Queues a segment for a sync, at the moment that `fsync` asks for.
     pub(crate) fn queue(self: &Arc<Self>, segment: &Arc<Segment>, fsync: Fsync) {
         let work = (Arc::clone(self), Arc::clone(segment));
         match fsync {
@@ -380,7 +380,7 @@ impl Streamlet {
         Ok(!waits)
     }
 
-    /// Writes reference, stamped chunk and padding: the chunk, if it is to stay in memory.
+    /// Writes reference, stamped chunk and padding. Returns the chunk if it is to be cached.
     fn write_entry(
         &self,
         room: &AppendPosition,
@@ -402,16 +402,16 @@ impl Streamlet {
             room.file.write_parts_at(room.position, &parts)?;
             return Ok(None);
         }
-        // What is stamped is what is written, and what stays.
+        // The same stamped bytes are written and cached.
         let mut chunk = chunk.owned();
         stamp(&mut chunk, reference.base, reference.leader_epoch);
         room.file.write_parts_at(room.position, &[&encoded[..], &chunk, padding])?;
         Ok(Some(chunk.freeze()))
     }
 
-    /// A write failed: part of it may be in the file. If this chunk's offsets are the last taken
-    /// and no other group could use them, nothing has happened once its reference is wiped out;
-    /// else the streamlet fails.
+    /// Undoes a failed write, part of which may be in the file. If this chunk's offsets are the
+    /// last taken and no other group could use them, nothing has happened once its reference is
+    /// wiped out; else the streamlet fails.
     fn undo(
         &self,
         room: &AppendPosition,

@@ -151,8 +151,8 @@ pub(crate) struct SegmentMark {
     pub(crate) floor: i64,
     /// Nothing follows `position`, ever.
     pub(crate) sealed: bool,
-    /// It was sealed there because chunks behind it never counted. They may be there still: then this
-    /// mark may not be durable yet.
+    /// It was sealed there because chunks behind it never counted. They may be there still: then
+    /// this mark may not be durable yet.
     pub(crate) cut: bool,
 }
 

@@ -35,8 +35,8 @@ const GROUPS_OF_A_LIFE: u64 = 1 << 28;
 /// All groups of all lives are below.
 const GROUPS_END: u64 = (u32::MAX as u64 + 1) * GROUPS_OF_A_LIFE;
 
-/// The first group of a streamlet that is opened in this life. Readers remember groups by number, so
-/// no number is given twice, even if no file of the group is left on the disk.
+/// The first group of a streamlet that is opened in this life. Readers remember groups by number,
+/// so no number is given twice, even if no file of the group is left on the disk.
 pub(crate) fn first_group(life: Life) -> GroupIx {
     GroupIx(u64::from(life.0) * GROUPS_OF_A_LIFE)
 }

@@ -284,7 +284,8 @@ impl Log {
 
     /// One round of retention by the machine's clock, `now`; call it every few seconds to minutes.
     /// Says how many segments went. A clock that jumps forward is followed slowly, and how old data
-    /// of earlier lives are is known when it has kept the pace of the monotonic one for ten minutes.
+    /// of earlier lives are is known when it has kept the pace of the monotonic one for ten
+    /// minutes.
     ///
     /// # Errors
     /// The first that a stream met; the others had their turn.
@@ -353,7 +354,7 @@ impl Log {
 }
 
 impl Streamlet {
-    /// Ends all open segments.
+    /// Seals all open segments.
     fn seal_all(self: &Arc<Self>) {
         let active_groups = self.active_groups.read().clone();
         for active in active_groups {

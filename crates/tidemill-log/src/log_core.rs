@@ -130,7 +130,7 @@ impl LogCore {
         *self.lock.lock() = Some(lock);
     }
 
-    /// Nothing is written any more.
+    /// Lets go of the folder's lock: nothing is written any more.
     pub(crate) fn unlock(&self) {
         *self.lock.lock() = None;
     }
@@ -152,9 +152,9 @@ impl LogCore {
         life_of(key.epoch) == self.life
     }
 
-    /// When a chunk comes that comes now, in seconds since 1970: never before another that is there,
-    /// but for [`Self::lower_newest_time`]. A clock that is behind for a while would make it old once it is
-    /// right again.
+    /// When a chunk comes that comes now, in seconds since 1970: never before another that is
+    /// there, but for [`Self::lower_newest_time`]. A clock that is behind for a while would make it
+    /// old once it is right again.
     pub(crate) fn append_time_s(&self) -> u32 {
         let now = u32::try_from(self.world.clock.wall_micros() / 1_000_000).unwrap_or(0);
         let newest = self.newest_s.load(Ordering::Relaxed);
@@ -167,8 +167,8 @@ impl LogCore {
         self.newest_s.fetch_max(appended_s, Ordering::Relaxed).max(appended_s)
     }
 
-    /// The clock is sure to say this, in seconds since 1970: if it was ahead when chunks came, those
-    /// that come from now on are not said to have come then.
+    /// The clock is sure to say this, in seconds since 1970: if it was ahead when chunks came,
+    /// those that come from now on are not said to have come then.
     pub(crate) fn lower_newest_time(&self, clock_s: u32) {
         if is_ahead(self.newest_s.load(Ordering::Relaxed), clock_s) {
             self.newest_s.store(clock_s, Ordering::Relaxed);

@@ -75,7 +75,7 @@ impl Streamlet {
         let mut walker = Walker::new(file, segment.key, SEEK_BYTES)?;
         let (mut position, mut best) = (DATA_START, None::<ChunkTime>);
         while position < written {
-            // Damage is stepped over here: whoever reads there is told.
+            // Damage is skipped here: reads there report it.
             let found = match walker.reference(position)? {
                 Some(reference) => Some((position, reference)),
                 None => walker.find(position + 8, written)?,

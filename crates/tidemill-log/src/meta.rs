@@ -150,7 +150,8 @@ pub(crate) fn read<T: Serialize + DeserializeOwned>(
     Ok(None)
 }
 
-/// After a [`write`] that failed and would have said that the stream is deleted: it is not, durably.
+/// After a [`write`] that failed and would have said that the stream is deleted: it is not,
+/// durably.
 pub(crate) fn undelete(disk: &dyn Disk, folder: &Path, meta: &StreamMeta) -> Result<(), LogError> {
     // If the write did not come as far as the names, what was in force still is. On a full disk
     // that is all there is.

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! reader a: [0..4] [9..9]            next is 5: reader b has it.
-//! reader b:        [5..8] [10..12]   nobody has it: it is damaged in some reader, or missing.
+//! reader b:        [5..8] [10..12]   none has it: it is damaged in some reader, or missing.
 //! ```
 //!
 //! Invariants: nothing at or above the high watermark is served; nothing is served whose
@@ -59,9 +59,9 @@ impl Default for ReadLimit {
 #[derive(Clone, Debug)]
 pub struct Chunks<C = Bytes> {
     /// Chunks in the order of their offsets, without gaps. The first may begin before the offset
-    /// that was asked for.
+    /// of the request.
     pub chunks: Vec<C>,
-    /// Where to go on.
+    /// The offset to go on at.
     pub next_offset: i64,
     /// The high watermark, before the read.
     pub high_watermark: i64,
@@ -72,7 +72,7 @@ pub struct Chunks<C = Bytes> {
 /// The offset of a chunk, and its largest timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChunkTime {
-    /// The chunk's base offset, or the first offset that was asked for if the chunk begins before.
+    /// The chunk's base offset, or the first offset of the search if the chunk begins before it.
     pub offset: i64,
     /// The largest timestamp of the chunk's records, in milliseconds since 1970.
     pub max_timestamp_ms: i64,
@@ -85,19 +85,19 @@ impl ChunkTime {
     }
 }
 
-/// Where a reader of one streamlet stopped. Going on there looks nothing up.
+/// The position of a reader of one streamlet. Going on there needs no search.
 #[derive(Default)]
 pub struct ReadCursor {
     of: Option<(StreamId, StreamletIx)>,
     next: i64,
     readers: Vec<SegmentReader>,
-    /// Segments up to this one have a reader, or are behind.
+    /// Segments up to this one have a reader, or are read.
     seen: Option<SegmentPlace>,
 }
 
-/// Why a read stopped.
+/// The reason that a read stopped.
 enum ReadStop {
-    /// The segment's file was given away: the start has moved.
+    /// The segment's file was recycled: the start has moved.
     Retired,
     Error(ReadError),
 }
@@ -132,7 +132,7 @@ impl ReadCursor {
         }
     }
 
-    /// The reader that has the next offset.
+    /// The index of the reader that has the next offset.
     fn find(
         &mut self,
         streamlet: &Streamlet,
@@ -153,7 +153,8 @@ impl ReadCursor {
         Err(ReadStop::Error(self.gap_error(streamlet, bound)))
     }
 
-    /// Brings all readers to the next offset and drops those that have ended: the reader that has it.
+    /// Moves all readers to the next offset and drops those that have ended. Returns the one that
+    /// has it.
     fn look(&mut self, streamlet: &Streamlet, how: ReadMode) -> Result<Option<usize>, ReadStop> {
         let mut index = 0;
         while let Some(reader) = self.readers.get_mut(index) {
@@ -321,7 +322,7 @@ impl Streamlet {
             let position = reader.position + reference.entry_bytes();
             let reader = &mut cursor.readers[index];
             reader.go(position);
-            // While its chunks follow each other, no other reader needs to be looked at.
+            // While its chunks follow each other, no other reader has the next offset.
             let most = limit.max_bytes.saturating_sub(bytes);
             let run = reader.segment.recent_run(reader.position, cursor.next, bound, most);
             if let Some(run) = run {
@@ -335,11 +336,11 @@ impl Streamlet {
             }
             found.next_offset = cursor.next;
         }
-        // A walker's block is memory that a waiting reader would hold.
+        // A reader that waits should not hold a walker's block.
         if cursor.next >= bound {
             cursor.readers.iter_mut().for_each(SegmentReader::close);
         } else if C::IS_TO_SEND {
-            // Many readers that are not done would hold much that they hardly use.
+            // Many slow readers would hold many blocks that they hardly use.
             cursor.readers.iter_mut().for_each(SegmentReader::release_block);
         }
         Ok(())
@@ -404,7 +405,7 @@ impl Streamlet {
         let mut walker = Walker::new(file, segment.key, SEEK_BYTES)?;
         let mut position = DATA_START;
         while position < written {
-            // Damage is stepped over here: whoever reads there is told.
+            // Damage is skipped here: reads there report it.
             let found = match walker.reference(position)? {
                 Some(reference) => Some((position, reference)),
                 None => walker.find(position + 8, written)?,

@@ -21,10 +21,10 @@ use tidemill_env::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Where a segment is on its way through the sync threads.
+/// The state of a segment in the sync threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SyncState {
-    /// Nowhere.
+    /// It waits for no sync.
     Idle,
     /// In the queue.
     Queued,
@@ -53,7 +53,7 @@ pub(crate) struct WaitingChunk {
 pub(crate) struct ChunkRun {
     pub(crate) chunks: Vec<(u64, ChunkRef, Bytes)>,
     pub(crate) bytes: usize,
-    /// The offset after them, and where the next one stands.
+    /// The offset after them, and the position of the next chunk.
     pub(crate) next: i64,
     pub(crate) position: u64,
 }
@@ -80,14 +80,14 @@ pub(crate) struct SegmentState {
     pub(crate) appended_s: u32,
     /// When the first chunk came, of a segment that is appended to; 0 else.
     pub(crate) first_s: u32,
-    /// Where that is in the future: the moment at which this was first seen.
+    /// The moment at which `appended_s` was first seen to be in the future, if it was.
     pub(crate) seen_s: Option<u32>,
-    /// The latest moment at which a chunk came that was there before this segment was made.
+    /// The latest append time of the chunks that were there before this segment.
     pub(crate) before_s: u32,
     pub(crate) sealed: bool,
     /// The mark on the disk says that it is sealed.
     pub(crate) seal_marked: bool,
-    /// Somebody was asked to mark it.
+    /// A mark is due, and a thread will write it.
     mark_due: bool,
     pub(crate) marks: u64,
     /// The file's name survives a power cut.
@@ -228,8 +228,9 @@ impl Segment {
         disk.open_read(&self.path)
     }
 
-    /// A chunk stands in the file now; it is kept in memory as well, if it is given. With `sync` the segment is
-    /// put on its way to one, as by [`Self::enqueue`]: true if it must go into the queue.
+    /// Records a chunk that was written to the file, and caches `chunk` if it is given. With `sync`
+    /// the segment is put on its way to one, as by [`Self::enqueue`]: true if it must go into the
+    /// queue.
     pub(crate) fn record_chunk(
         &self,
         reference: ChunkRef,
@@ -258,18 +259,18 @@ impl Segment {
         sync && state.enqueue()
     }
 
-    /// The oldest chunk kept in memory goes.
+    /// Drops the oldest cached chunk.
     pub(crate) fn forget_oldest(&self) {
         self.state().recent.pop_front();
     }
 
-    /// As [`Self::forget_oldest`]; false if nothing was kept.
+    /// As [`Self::forget_oldest`]; false if no chunk was cached.
     #[cfg(test)]
     pub(crate) fn forget_one(&self) -> bool {
         self.state().recent.pop_front().is_some()
     }
 
-    /// The chunk at this place, if it is kept in memory.
+    /// The chunk at this position, if it is cached.
     pub(crate) fn recent(&self, position: u64) -> Option<(ChunkRef, Bytes)> {
         let state = self.state();
         let index = state.recent.binary_search_by_key(&position, |it| it.position).ok()?;
@@ -302,7 +303,7 @@ impl Segment {
         (!run.chunks.is_empty()).then_some(run)
     }
 
-    /// Where the chunk with this offset, or the first after it, stands, if it is in memory.
+    /// The position of the chunk with this offset, or of the first after it, if it is cached.
     pub(crate) fn recent_place(&self, offset: i64) -> Option<u64> {
         let state = self.state();
         let index = state.recent.partition_point(|it| it.reference.last < offset);
@@ -332,7 +333,7 @@ impl Segment {
     pub(crate) fn begin_sync_of_all(&self, shared: &LogCore) -> io::Result<SyncJob> {
         let file = self.file(shared)?;
         let mut state = self.state();
-        // Whoever gives the file away waits for this lock first.
+        // Recycling takes this lock first.
         self.check_not_retired()?;
         state.commit = SyncState::Syncing;
         if state.doubtful {
@@ -344,7 +345,7 @@ impl Segment {
         Ok(SyncJob { file, written, end, offsets, name_durable })
     }
 
-    /// A sync succeeded.
+    /// Ends a sync that succeeded.
     pub(crate) fn end_sync(&self, job: &SyncJob) -> SyncOutcome {
         let mut state = self.state();
         state.durable = state.durable.max(job.written);
@@ -369,8 +370,8 @@ impl Segment {
         !std::mem::replace(&mut self.state().mark_due, true)
     }
 
-    /// Writes down how far the segment is durable, if that is news. It costs no sync: it rides
-    /// on the next one, and after the end of the process alone it is there anyway.
+    /// Writes the segment's mark, if it has changed. It costs no sync: it is covered by
+    /// the next one, and survives the end of the process alone in any case.
     pub(crate) fn mark(&self, floor: i64) -> io::Result<()> {
         let mut state = self.state();
         state.mark_due = false;
@@ -401,7 +402,7 @@ impl Segment {
 
     /// Gives space back that an earlier life reserved.
     pub(crate) fn trim(&self, disk: &dyn Disk) -> io::Result<()> {
-        // Held to the end: whoever gives the file away waits for it.
+        // Held to the end: recycling waits for it.
         let mut state = self.state();
         if state.spare && !self.is_retired() {
             disk.open_append(&self.path)?.truncate(state.written)?;
@@ -418,12 +419,12 @@ impl Segment {
         }
     }
 
-    /// Nothing is appended any more.
+    /// Ends the appends to this segment.
     pub(crate) fn seal(&self) {
         self.state().sealed = true;
     }
 
-    /// The file is given away.
+    /// Gives the file up for recycling.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::SeqCst);
         let mut state = self.state();
@@ -450,7 +451,7 @@ impl Segment {
         if self.is_retired() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
-    /// First offset and the one after the last.
+    /// The first offset, and the one after the last.
     pub(crate) fn range(&self) -> (i64, i64) {
         let state = self.state();
         (state.first, state.end)

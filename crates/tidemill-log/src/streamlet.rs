@@ -58,7 +58,7 @@ impl StreamCore {
         self.spec.read().clone()
     }
 
-    /// Streamlets, as the settings say.
+    /// The number of streamlets in the settings.
     pub(crate) fn streamlet_count(&self) -> u32 {
         self.spec.read().streamlets
     }
@@ -101,7 +101,7 @@ pub struct Streamlet {
     segments: RwLock<Segments>,
     /// Segments that are not durable to their end.
     unsynced: Mutex<Vec<Arc<Segment>>>,
-    /// Something became durable, or never will.
+    /// Wakes threads that wait for segments to become durable, or to fail.
     synced: Condvar,
     offsets: Mutex<OffsetTracker>,
     /// Everything below is durable. Chunk references carry it to a recovery.
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Streamlet {
     }
 }
 
-/// A reader that waits for data; it is forgotten when this is dropped.
+/// The subscription of a reader that waits for data. Dropping it cancels the notification.
 #[must_use = "the notice is forgotten when this is dropped"]
 pub struct DataSubscription {
     streamlet: Weak<Streamlet>,
@@ -223,7 +223,7 @@ impl Streamlet {
         self.progress_floor.load(Ordering::SeqCst)
     }
 
-    /// Why it takes no appends, if it does not.
+    /// The reason that it takes no appends, if it takes none.
     #[must_use]
     pub fn failure(&self) -> Option<AppendError> {
         self.offsets().failed().cloned()
@@ -278,13 +278,13 @@ impl Streamlet {
         self.segments.read()
     }
 
-    /// Chunks count from now on.
+    /// Makes chunks count, and sends the notifications.
     pub(crate) fn land(&self, bases: impl IntoIterator<Item = i64>) {
         let notices: Notifications = self.offsets().land(bases);
         notices.send();
     }
 
-    /// Takes no more appends; all that wait get the error.
+    /// Ends the appends; all waiting callers get the error.
     pub(crate) fn fail(&self, why: &str) {
         self.mark_failed(why).send();
     }
@@ -302,7 +302,7 @@ impl Streamlet {
     fn end(&self, error: AppendError) -> Notifications {
         self.failed.store(true, Ordering::SeqCst);
         let notices = self.offsets().fail(error);
-        // Who waits has looked at `failed` before this, or waits when it is given.
+        // A waiting thread has read `failed` before this, or is woken now.
         drop(self.unsynced());
         self.synced.notify_all();
         notices
@@ -318,8 +318,8 @@ impl Streamlet {
     pub(crate) fn update_floor(&self) {
         let mut unsynced = self.unsynced();
         self.synced.notify_all();
-        // In flight is more than what is written: whoever took an offset after this look has one
-        // that is not below `next`.
+        // Offsets in flight are more than the written ones: one that is taken after this is
+        // not below `next`.
         let mut floor = {
             let offsets = self.offsets();
             if offsets.failed().is_some() {
@@ -335,7 +335,7 @@ impl Streamlet {
         self.floor.fetch_max(floor, Ordering::SeqCst);
     }
 
-    /// A segment got its first chunk.
+    /// Adds a segment that got its first chunk.
     pub(crate) fn add_segment(&self, segment: &Arc<Segment>) {
         let place = SegmentPlace::of(segment);
         let mut segments = self.segments.write();
@@ -348,10 +348,11 @@ impl Streamlet {
         self.unsynced.lock()
     }
 
-    /// Has all that was written by the settings before synced soon, whatever it was to wait for:
-    /// the segments that are not durable to their end, and where that is.
+    /// Queues an immediate sync of all that was written under earlier settings. Returns
+    /// the segments that are not durable to their end, each with its end.
     pub(crate) fn expedite(self: &Arc<Self>) -> Vec<(Arc<Segment>, u64)> {
-        // An append may have looked at the settings before they changed. It holds its active group's lock to its end.
+        // An append may have read the settings before they changed. It holds the lock of its active
+        // group to its end.
         let active_groups = self.active_groups.read().clone();
         active_groups.iter().for_each(|active| drop(active.lock()));
         self.shared.committer.expedite(self);
@@ -386,12 +387,12 @@ impl Streamlet {
         });
     }
 
-    /// The number of a group that is about to be made.
+    /// Takes the number of a new group.
     pub(crate) fn new_group(&self) -> GroupIx {
         GroupIx(self.next_group.fetch_add(1, Ordering::SeqCst))
     }
 
-    /// All groups that were made, or are being made, are below.
+    /// The number after all groups so far.
     pub(crate) fn next_group(&self) -> GroupIx {
         GroupIx(self.next_group.load(Ordering::SeqCst))
     }

@@ -50,8 +50,8 @@ pub fn refuse_compressed_stream(mut bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses an Arrow file in which a message has a compressed body. Gives back its messages, which are
-/// a stream: a decoder of streams takes nothing for the lengths that the file's footer claims.
+/// Refuses an Arrow file in which a message has a compressed body. Gives back its messages, which
+/// are a stream: a decoder of streams takes nothing for the lengths that the file's footer claims.
 ///
 /// # Errors
 /// One has, or a message is damaged, or the file is not whole; in words.

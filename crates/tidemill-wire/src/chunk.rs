@@ -268,8 +268,8 @@ impl ChunkHead {
     }
 }
 
-/// Writes a head over the first bytes of `chunk`, whose records stand after them, and sets length and
-/// checksum to those of the bytes. Bytes too short for a head stay as they are.
+/// Writes a head over the first bytes of `chunk`, whose records stand after them, and sets length
+/// and checksum to those of the bytes. Bytes too short for a head stay as they are.
 pub fn seal(chunk: &mut [u8], head: &ChunkHead) {
     let length = chunk.len().saturating_sub(BEFORE_LENGTH);
     let Some(room) = chunk.first_chunk_mut::<CHUNK_HEAD_BYTES>() else { return };

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 mod tests;
 
-/// The version of the snapshots written by this code. Version 1 has no list of those that have ended
-/// a transaction.
+/// The version of the snapshots written by this code. Version 1 has no list of those that have
+/// ended a transaction.
 pub const PRODUCERS_VERSION: u8 = 2;
 
 /// The version of the end of the reserved producer ids.

@@ -47,7 +47,8 @@ use crate::chunk::Codec;
 /// Why the records of a chunk are not taken. In brackets the error that Kafka has for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordsError {
-    /// A record does not read (2, `CORRUPT_MESSAGE`; 87, `INVALID_RECORD`, of a header without a key).
+    /// A record does not read (2, `CORRUPT_MESSAGE`; 87, `INVALID_RECORD`, of a header without a
+    /// key).
     #[error("record {record} is damaged: {fault}")]
     Damaged {
         /// Which record, counted from 0.

@@ -28,7 +28,7 @@ pub struct GroupSummary {
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct GroupDescription {
     /// Its name.
     pub name: String,
     /// Its state, such as `Stable` or `Empty`.
@@ -155,9 +155,9 @@ impl Admin {
     /// One group.
     ///
     /// # Errors
-    /// No node answers, or there is no such group. (Nodes of before Kafka 4.0 show a group that does
-    /// not exist as one in the state `Dead`.)
-    pub fn describe_group(&self, name: &str) -> Result<Group, AdminError> {
+    /// No node answers, or there is no such group. (Nodes of before Kafka 4.0 show a group that
+    /// does not exist as one in the state `Dead`.)
+    pub fn describe_group(&self, name: &str) -> Result<GroupDescription, AdminError> {
         self.again(|| {
             let request = DescribeGroupsRequestData::default().with_groups(vec![text(name)]);
             let answer = self.coordinator(name)?.call(&request, Duration::ZERO)?;
@@ -172,7 +172,7 @@ impl Admin {
                 client_id: it.client_id.as_str().to_owned(),
                 host: it.client_host.as_str().to_owned(),
             });
-            Ok(Group {
+            Ok(GroupDescription {
                 name: name.to_owned(),
                 state: found.group_state.as_str().to_owned(),
                 assignor: found.protocol_data.as_str().to_owned(),

@@ -178,8 +178,8 @@ impl Admin {
         Ok(())
     }
 
-    /// The id of a stream, 32 hexadecimal digits (zeros if the node does not know ids), and how many
-    /// streamlets it has.
+    /// The id of a stream, 32 hexadecimal digits (zeros if the node does not know ids), and how
+    /// many streamlets it has.
     ///
     /// # Errors
     /// No node answers, or there is no such stream.

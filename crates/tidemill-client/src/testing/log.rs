@@ -54,7 +54,7 @@ pub(crate) struct FakeState {
     /// Transactions by their id.
     pub(crate) transactions: BTreeMap<String, super::transactions::FakeTransaction>,
     /// The ends of transactions.
-    pub(crate) ended: Vec<Ended>,
+    pub(crate) ended: Vec<TransactionEnd>,
     /// The number of further ends of transactions that do not reach all.
     pub(crate) deaf_ends: usize,
     /// Streamlets that do not hear them.
@@ -74,7 +74,7 @@ pub(crate) struct FakeState {
 }
 
 /// The end of a transaction: true if committed, its streamlets, its group.
-pub(crate) type Ended = (bool, Vec<(String, i32)>, Option<String>);
+pub(crate) type TransactionEnd = (bool, Vec<(String, i32)>, Option<String>);
 
 /// See the module.
 pub(crate) struct FakeLog {

@@ -48,8 +48,8 @@ pub(super) fn check_epochs(
 }
 
 impl Transactions {
-    /// Streamlets by their leaders, and their epochs. Refuses if one has no leader: nothing is to be
-    /// ended then.
+    /// Streamlets by their leaders, and their epochs. Refuses if one has no leader: nothing is to
+    /// be ended then.
     pub(super) fn leaders(
         &self,
         stream: &str,

@@ -110,8 +110,8 @@ impl Transactions {
         Ok((ProducerIdentity::of(answer.producer_id, answer.producer_epoch), connection))
     }
 
-    /// Sees to it that the last transaction has its end everywhere. `committed` is how it was decided,
-    /// as it was learnt before.
+    /// Sees to it that the last transaction has its end everywhere. `committed` is how it was
+    /// decided, as it was learnt before.
     fn end_what_is_left(
         &self,
         (stream, group): (&str, &str),
@@ -173,7 +173,8 @@ impl Transactions {
         Ok((epochs, self.admin.group_offsets(group)?))
     }
 
-    /// The last transaction, as the coordinator knows it; none if there was none, or if it cannot say.
+    /// The last transaction, as the coordinator knows it; none if there was none, or if it cannot
+    /// say.
     fn last(&self) -> Result<Option<LastTransaction>, AdminError> {
         let request =
             DescribeTransactionsRequestData::default().with_transactional_ids(vec![text(&self.id)]);

@@ -19,20 +19,20 @@ pub(super) fn of(path: &Path) -> io::Result<FileIdentity> {
     let mut path = path.to_owned();
     for _ in 0..AGAIN_MAX {
         match at(&path)? {
-            Found::File(identity) => return Ok(identity),
-            Found::Path(other) => path = other,
+            PathTarget::File(identity) => return Ok(identity),
+            PathTarget::Path(other) => path = other,
         }
     }
     Err(io::Error::other("its links lead nowhere"))
 }
 
-enum Found {
+enum PathTarget {
     File(FileIdentity),
     /// Another path to the same file.
     Path(PathBuf),
 }
 
-fn at(path: &Path) -> io::Result<Found> {
+fn at(path: &Path) -> io::Result<PathTarget> {
     let mut above = path.to_owned();
     let mut below = PathBuf::new();
     // Folders that are not there and left again.
@@ -41,13 +41,13 @@ fn at(path: &Path) -> io::Result<Found> {
     let other = |mut path: PathBuf, left_again: usize, below: &Path| {
         path.extend((0..left_again).map(|_| Component::ParentDir));
         path.extend(below.components());
-        Found::Path(path)
+        PathTarget::Path(path)
     };
     loop {
         match fs::metadata(folder(&above)) {
             Ok(there) => {
                 let (device, number) = (there.dev(), there.ino());
-                return Ok(Found::File(FileIdentity { device, number, below }));
+                return Ok(PathTarget::File(FileIdentity { device, number, below }));
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) => {}

@@ -172,7 +172,8 @@ impl SimDisk {
     }
 
     /// After `operations` more that change the disk, the processes that use it are killed: none of
-    /// theirs comes to pass any more, not even one that clears up. For handles of a [`Self::process`].
+    /// theirs comes to pass any more, not even one that clears up. For handles of a
+    /// [`Self::process`].
     pub fn kill_after(&self, operations: u64) {
         self.state().kill_in = Some(operations);
     }

@@ -118,9 +118,9 @@ fn copy_aside(
 }
 
 /// Seals a segment where it ends now, durably: whatever stands behind is nothing from then on, and
-/// comes back in no later life. The mark has the floor too, which references that are cut off may be
-/// the only ones to know. A file that is as short as its mark says was sealed durably; of a longer
-/// one, whose recovery was cut short, that is not known, and it is sealed again.
+/// comes back in no later life. The mark has the floor too, which references that are cut off may
+/// be the only ones to know. A file that is as short as its mark says was sealed durably; of a
+/// longer one, whose recovery was cut short, that is not known, and it is sealed again.
 pub(super) fn seal(shared: &LogCore, segment: &mut ScannedSegment) -> io::Result<()> {
     let ScannedSegment { file: SegmentFile { path, key, mark, .. }, now, .. } = segment;
     let file = shared.world.disk.open_random_access(path)?;

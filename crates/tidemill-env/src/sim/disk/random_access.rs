@@ -117,7 +117,8 @@ impl SimDisk {
         self.state().fail_sync_in = Some(syncs);
     }
 
-    /// After `reads` more, of open files or whole ones, `failing` fail; those after them work again.
+    /// After `reads` more, of open files or whole ones, `failing` fail; those after them work
+    /// again.
     pub fn fail_reads_after(&self, reads: u64, failing: u64) {
         self.state().fail_reads = Some((reads, failing));
     }
