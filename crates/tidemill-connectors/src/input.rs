@@ -13,7 +13,7 @@
 use crate::frame::{Framed, Framing};
 use std::{io, sync::Arc};
 use tidemill_env::DiskRead;
-use tidemill_flow::{ReadRequest, SourceError};
+use tidemill_flow::{ErrorKind, ReadRequest, SourceError};
 use tidemill_types::limits::{DEAD_LETTER_BYTES_MAX, RECORD_BYTES_MAX};
 
 mod passed_over;
@@ -291,10 +291,11 @@ fn failed(error: io::Error) -> SourceError {
 }
 
 fn changed(how: &str) -> SourceError {
-    SourceError::new(format!(
+    let message = format!(
         "the file has changed since the job read it: {how}. Put the earlier file back, or start the \
          job anew"
-    ))
+    );
+    SourceError::of_kind(ErrorKind::Invalid, message)
 }
 
 #[cfg(test)]

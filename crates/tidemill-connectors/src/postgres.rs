@@ -31,7 +31,7 @@ use session::{BEGIN, Session};
 use std::{collections::VecDeque, path::Path, sync::Arc};
 use table::Table;
 use tidemill_env::World;
-use tidemill_flow::{Block, Patience, REST_US, Sink, SinkError, letter};
+use tidemill_flow::{Block, RETRY_PAUSE_US, RetryPolicy, Sink, SinkError, dead_letter};
 use tidemill_types::{Cycle, job::PostgresSinkSpec};
 use tokio_postgres::Client;
 use trouble::{Trouble, is_race, said};
@@ -148,13 +148,13 @@ impl PostgresSink {
             encoder: Encoder::new(Vec::new(), false),
             load: None,
             pending: VecDeque::new(),
-            takes_letters: *schema == letter::schema(),
+            takes_letters: *schema == dead_letter::schema(),
         }))
     }
 
     /// The same of what may pass.
     fn refused(&self, error: SinkError) -> SinkError {
-        SinkError { passes: error.passes, ..self.failed(error) }
+        self.failed(&error).with_kind(error.kind)
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> SinkError {
@@ -235,7 +235,7 @@ fn look(
         let took_us = world.clock.monotonic_micros().saturating_sub(begun_us);
         match looked {
             Err(Trouble::Passing(_)) if tries < TRIES && took_us < LOOK_US_MAX => {
-                world.clock.sleep_micros(REST_US.0);
+                world.clock.sleep_micros(RETRY_PAUSE_US.0);
                 tries += 1;
             }
             other => return other,
@@ -323,8 +323,8 @@ impl Sink for PostgresSink {
         Ok(())
     }
 
-    fn wait_with(&mut self, patience: Patience) {
-        self.session.wait_with(patience);
+    fn retry_with(&mut self, patience: RetryPolicy) {
+        self.session.retry_with(patience);
     }
 
     fn close(&mut self) -> Result<(), SinkError> {

@@ -144,7 +144,8 @@ fn sink_error(path: &Path, error: impl std::fmt::Display) -> SinkError {
 
 /// Of a disk: without room it passes.
 fn disk_error(path: &Path, error: io::Error) -> SinkError {
-    SinkError { passes: has_no_room(&error), ..sink_error(path, error) }
+    let is_full = has_no_room(&error);
+    sink_error(path, error).retry_if(is_full)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What flows on a link: a block of rows, and where its rows belong.
+//! Blocks: the rows on a link, and the slices they belong to.
 //!
 //! ```text
 //! block ┬ payload ── arrow record batch, or byte records in Arrow's binary layout
@@ -58,7 +58,7 @@ pub struct Routing {
 pub struct Block {
     /// The rows.
     pub payload: Payload,
-    /// Where they belong; none if all belong to [`Self::slice`].
+    /// The slice of each row; none if all belong to [`Self::slice`].
     pub routing: Option<Routing>,
     /// The slice that all rows belong to when there is no routing.
     pub slice: SliceId,
@@ -92,7 +92,7 @@ impl Block {
         }
     }
 
-    /// Whether the block has no rows.
+    /// Returns true if the block has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -132,7 +132,7 @@ impl Block {
         }
     }
 
-    /// How many rows belong to the slices of `lane`.
+    /// The number of rows that belong to the slices of `lane`.
     #[must_use]
     pub fn count_in(&self, lane: &Range<u32>) -> usize {
         match &self.routing {
@@ -153,7 +153,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Whether no row is selected.
+    /// Returns true if no row is selected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

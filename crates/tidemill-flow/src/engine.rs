@@ -5,17 +5,16 @@ use crate::graph::{JobGraph, StageKind};
 use crate::progress::{CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress};
 use crate::runtime::{
     checkpoint, commit, connect, growth,
-    guarded::{self, Blamed},
-    held,
     job::Job,
     layout::Layout,
+    panic_guard::{self, BlamedPanic},
     panic_message,
     peer::{self, Peer, Peers},
     plan::{Plan, Work},
-    readers,
+    readers, slice_slot,
     worker::{self, WorkerQueue},
 };
-use open::Opened;
+use open::OpenedJob;
 pub use open::has_begun;
 use std::{
     io,
@@ -35,10 +34,10 @@ use tidemill_types::{
     limits::WORKERS_MAX,
 };
 
-mod looks;
 mod open;
+mod snapshots;
 
-/// How a job is run.
+/// Options of a run of a job.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// The folder of the job's ledger. Without one the job keeps no ledger and cannot resume.
@@ -50,7 +49,7 @@ pub struct RunOptions {
     pub processes: Processes,
     /// Go on where an earlier run with the same folder stopped. Needs `data`.
     pub resume: bool,
-    /// A number for this beginning of a job that does not resume: [`crate::is_of_life`] then tells
+    /// A number for the beginning of a job that does not resume. [`crate::is_of_life`] then tells
     /// whether a crash came before or after the ledger of the life before was replaced.
     pub life: Option<u64>,
     /// Save the state of the job now and then, so that one that resumes need not begin at the start
@@ -95,11 +94,11 @@ pub struct Processes {
 pub struct JobHandle {
     job: Arc<Job>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
-    /// Held by who waits for the threads: others wait for that one.
+    /// Held by the one thread that waits for the job; other threads wait for the lock.
     waits: Mutex<()>,
-    /// How far it came, once somebody has waited for that.
+    /// The final progress, once a thread has waited for the end.
     ended: OnceLock<Progress>,
-    /// The lock of the data folder. Its threads hold it, each to its end.
+    /// The lock of the data folder. The threads of the job hold it, each to its end.
     lock: Option<Weak<dyn DiskLock>>,
 }
 
@@ -112,7 +111,7 @@ pub fn start(
     world: &World,
     options: &RunOptions,
 ) -> Result<JobHandle, StartError> {
-    guarded::opening(|| begin(graph, world, options))
+    panic_guard::open_guarded(|| begin(graph, world, options))
 }
 
 fn begin(graph: JobGraph, world: &World, options: &RunOptions) -> Result<JobHandle, StartError> {
@@ -122,7 +121,7 @@ fn begin(graph: JobGraph, world: &World, options: &RunOptions) -> Result<JobHand
     }
     let compression = graph.compression;
     let (plan, parts) = Plan::new(graph, &options.processes)?;
-    let mut opened = Opened::new(&plan, parts, world, options, workers)?;
+    let mut opened = OpenedJob::new(&plan, parts, world, options, workers)?;
     let connected = connect::all(world, &options.processes, &plan.name)?;
     let peers = Peers::new(connected.iter().map(|it| it.as_ref().map(|it| it.0.clone())).collect());
     let (job, thread) = open::build(plan, world, options, &mut opened, peers);
@@ -160,14 +159,14 @@ fn begin(graph: JobGraph, world: &World, options: &RunOptions) -> Result<JobHand
         }
         if to.recovery == Recovery::Prefetch && !saved.is_empty() {
             let restoring = Arc::clone(&job);
-            handle.spawn("restore", move || held::prefetch(&saved, &restoring.over))?;
+            handle.spawn("restore", move || slice_slot::prefetch(&saved, &restoring.over))?;
         }
         job.checkpointer.found(&checkpoints);
         let (checkpointing, every) = (Arc::clone(&job), to.every);
         handle.spawn("checkpoint", move || checkpoint::run(&checkpointing, checkpoints, &every))
     };
-    let no_threads = |error| StartError::Away { message: no_threads(&error) };
-    if let Err(error) = guarded::opening(|| started().map_err(no_threads)) {
+    let no_threads = |error| StartError::Unavailable { message: no_threads(&error) };
+    if let Err(error) = panic_guard::open_guarded(|| started().map_err(no_threads)) {
         // Those that there are end, and let go of what they have open.
         job.end();
         let _ended = handle.wait();
@@ -189,7 +188,7 @@ impl JobHandle {
         let guarded = move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
                 let cycle = Cycle(job.committed.load(Ordering::Acquire));
-                let part = panic.downcast_ref::<Blamed>().map_or(&part, |blamed| &blamed.name);
+                let part = panic.downcast_ref::<BlamedPanic>().map_or(&part, |blamed| &blamed.name);
                 let mut error = job.error_of(part, cycle, panic_message(&*panic));
                 error.panicked = true;
                 job.fail(error);
@@ -226,8 +225,8 @@ impl JobHandle {
         self.spawn("write", move || peer::write_loop(&job, &peer, writer, compression))
     }
 
-    /// Changes the number of worker threads as of a cycle that no source has begun. Nothing
-    /// stops: earlier cycles drain on the old threads' lanes. Gives back that cycle.
+    /// Changes the number of worker threads as of a cycle that no source has begun, and returns
+    /// that cycle. Nothing stops: earlier cycles drain on the old lanes.
     ///
     /// # Errors
     /// Another change is still under way, the number is out of bounds, or the job has ended; the message
@@ -251,11 +250,11 @@ impl JobHandle {
         changed.map(|(from, _)| from).ok_or_else(under_way)
     }
 
-    /// Makes a checkpoint now, and keeps it until it is deleted; its name may be empty. Returns when
-    /// it is complete.
+    /// Makes a checkpoint now, and keeps it until it is deleted. Its name may be empty. Returns
+    /// once it is complete.
     ///
     /// # Errors
-    /// The job makes no checkpoints, or has ended before; or the name is too long.
+    /// The job makes no checkpoints, or ended first; or the name is too long.
     pub fn keep_checkpoint(&self, name: &str) -> Result<CheckpointInfo, AskError> {
         self.job.checkpointer.keep(name)
     }
@@ -275,36 +274,36 @@ impl JobHandle {
         complete.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Checkpoints of the job that are damaged: their numbers, and what is wrong with each.
+    /// The damaged checkpoints of the job: the number and the fault of each.
     #[must_use]
     pub fn damaged_checkpoints(&self) -> Vec<(u64, String)> {
         let damaged = &self.job.checkpointer.damaged;
         damaged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the job to stop cleanly after the cycles that were begun. Windows stay open. One that
-    /// saves each slice by itself (`at-most-once`) saves all of them first, for three seconds at most.
+    /// Stops the job cleanly after the cycles that were begun. Windows stay open. A job that saves
+    /// each slice by itself (`at-most-once`) first saves all of them, for three seconds at most.
     pub fn stop(&self) {
-        if let Some(alone) = &self.job.checkpointer.alone {
+        if let Some(alone) = &self.job.checkpointer.uncoordinated {
             alone.stop(self.job.now_us());
             self.job.checkpointer.wake();
             self.job.committer.wake();
             return;
         }
         self.job.pacer.lock().expect("no panic while held").stop();
-        self.job.poke_sources();
+        self.job.wake_sources();
         self.job.committer.wake();
     }
 
-    /// Whether the job has ended, well or not.
+    /// Returns true once the job has ended, well or not.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.job.is_over()
     }
 
-    /// Waits for the end of the job, and of all of its threads. Any number of threads may wait. Then
-    /// its folder is free, and its state is gone from memory, though the handle is kept; but who has
-    /// pinned a checkpoint holds the folder on.
+    /// Waits for the end of the job, and of all its threads. Any number of threads may wait. Then
+    /// the data folder is free and the state is gone from memory, though the handle is kept; a
+    /// pinned checkpoint still holds the folder.
     ///
     /// # Errors
     /// The job failed; the error says where.
@@ -328,7 +327,7 @@ impl JobHandle {
         }
     }
 
-    /// How far the job is; of one that was waited for, how far it came.
+    /// The progress of the job; after [`Self::wait`], the final one.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.ended.get().cloned().unwrap_or_else(|| self.progress_now())
@@ -347,7 +346,7 @@ impl JobHandle {
                 .stalls
                 .first()
                 .or_else(|| job.silent_sink())
-                .or_else(|| job.hindered_source()),
+                .or_else(|| job.blocked_source()),
             checkpoints: CheckpointProgress {
                 slices_left: job.checkpointer.slices_left.load(Ordering::Relaxed),
                 made_us: job.checkpointer.newest_us(),

@@ -159,9 +159,9 @@ fn processes(me: u32) -> Processes {
 }
 
 /// A network in which the one peer says these bytes, and hangs up.
-struct Says(Mutex<Vec<u8>>);
+struct PeerScript(Mutex<Vec<u8>>);
 
-impl Net for Says {
+impl Net for PeerScript {
     fn listen(&self, _: &str) -> io::Result<Box<dyn Listener>> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -185,7 +185,7 @@ impl Net for Says {
 /// A part of the engine did.
 pub fn link(frames: &[u8]) -> Result<(), String> {
     let mut world = World::real();
-    world.net = Arc::new(Says(Mutex::new(sealed(frames))));
+    world.net = Arc::new(PeerScript(Mutex::new(sealed(frames))));
     let options = RunOptions { processes: processes(1), ..RunOptions::default() };
     let handle: JobHandle = start(graph(), &world, &options).expect("the graph can run");
     match handle.wait() {
@@ -227,9 +227,9 @@ fn sealed(mut frames: &[u8]) -> Vec<u8> {
 }
 
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
+struct SharedBytes(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Shared {
+impl Write for SharedBytes {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
@@ -239,7 +239,7 @@ impl Write for Shared {
     }
 }
 
-/// What an honest peer says: two cycles over all links, plain and packed, then a good-bye.
+/// The frames of an honest peer: two cycles over all links, plain and packed, then a good-bye.
 ///
 /// # Panics
 /// Never.
@@ -252,7 +252,7 @@ pub fn link_seeds() -> Vec<Vec<u8>> {
 fn honest(policy: CompressionSpec) -> Vec<u8> {
     let (plan, _) = Plan::new(graph(), &processes(0)).expect("the graph can run");
     let layout = Layout::new(&plan, LayoutVersion(1), Cycle::FIRST, WORKERS);
-    let said = Shared::default();
+    let said = SharedBytes::default();
     let mut writer = FrameWriter::new(Box::new(said.clone()), false);
     writer.compress(policy);
     let mut say = |frame| assert_eq!(writer.write(&[frame]).expect("into memory"), 1);

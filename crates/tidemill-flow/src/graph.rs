@@ -35,7 +35,7 @@ pub struct JobGraph {
     pub stages: Vec<Stage>,
     /// The links between stages.
     pub links: Vec<Link>,
-    /// Takes the job's dead letters, as rows of [`dead_letter_schema`](crate::letter::schema).
+    /// Takes the job's dead letters, as rows of [`dead_letter_schema`](crate::dead_letter::schema).
     pub dead_letter: Option<Box<dyn Sink>>,
 }
 
@@ -84,7 +84,7 @@ pub struct Link {
     pub to: StageIx,
     /// Its port.
     pub port: usize,
-    /// How rows reach the slices of `to`.
+    /// The way of rows to the slices of `to`.
     pub partition: Partition,
 }
 

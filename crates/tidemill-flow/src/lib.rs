@@ -8,53 +8,51 @@
 //! ```
 //!
 //! Read in this order: [`block`], [`rows`], [`operator`], [`source`], [`sink`], [`partition`],
-//! [`look`].
+//! [`snapshot`].
 //!
 //! Invariants: a slice's output of a cycle is the same bytes on every replay; an effect of a cycle
 //! leaves the job only after the ledger holds its cut; nothing here reads a clock, a file or a
 //! socket but through `tidemill-env`.
 
 pub mod block;
+pub mod dead_letter;
 pub mod engine;
 mod error;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod graph;
-pub mod letter;
-pub mod look;
 pub mod operator;
 pub mod partition;
-mod patience;
 pub mod progress;
+mod retry;
 pub mod rows;
 mod runtime;
 pub mod sink;
 mod slice_runs;
+pub mod snapshot;
 pub mod source;
 pub mod trial;
 
 pub use block::{Block, Payload, Routing, Selection, TIME_COLUMN, VALUE_COLUMN, rows_schema};
 pub use engine::{CheckpointTo, JobHandle, Processes, RunOptions, has_begun};
-pub use error::{AskError, JobError, StartError};
+pub use error::{AskError, ErrorKind, JobError, OperatorError, SinkError, SourceError, StartError};
 pub use graph::{GraphError, JobGraph, Link, Stage, StageKind};
-pub use look::{
-    LookError, QueryableStage, QueryableStages, StageLook, StateAt, StateTable, TakeRows,
-};
 pub use operator::{
-    Context, CycleInput, DeadLetter, MEMBERS_SEPARATOR, Operator, OperatorError, OperatorFactory,
-    Output, SliceState, columns_in_words,
+    Context, CycleInput, DeadLetter, MEMBERS_SEPARATOR, Operator, OperatorFactory, Output,
+    SliceState, columns_in_words,
 };
 pub use partition::Partition;
-pub use patience::{Patience, REST_US};
 pub use progress::{
     CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress, Stalled,
 };
+pub use retry::{RETRY_PAUSE_US, RetryPolicy};
 pub use rows::{Rows, RowsPool};
-pub use runtime::guarded::asked;
 pub use runtime::ledger::{has_ledger, is_of_life};
-pub use sink::{Sink, SinkError};
+pub use runtime::panic_guard::catch_panic;
+pub use sink::Sink;
 pub use slice_runs::SliceRuns;
-pub use source::{
-    Obstacle, Position, Read, ReadRequest, Source, SourceError, SourceFactory, SourceWaker,
+pub use snapshot::{
+    QueryableStage, QueryableStages, SnapshotError, StageSnapshot, StateAt, StateTable, TakeRows,
 };
+pub use source::{Obstacle, Position, Read, ReadRequest, Source, SourceFactory, SourceWaker};

@@ -1,4 +1,4 @@
-//! What a stage runs: an [`OperatorFactory`] makes one [`Operator`] a lane and one state a slice.
+//! Operators: an [`OperatorFactory`] makes one [`Operator`] a lane and one state a slice.
 //!
 //! ```text
 //! stage ┬ lane (the slices one worker runs) ── operator: compiled expressions, scratch memory
@@ -7,34 +7,36 @@
 //!       └ lane …
 //! ```
 //!
-//! An operator is called once a cycle, with the lane's whole input of that cycle. What it writes
-//! must be a function of state, input and [`Context`] alone, slice by slice in ascending order:
-//! then a slice's output is the same bytes whatever the threads did (DESIGN 9, invariant 4).
-//! The clock, randomness and the order of a hash map have no place in it.
+//! An operator is called once a cycle, with the lane's whole input of that cycle. Its output must
+//! be a function of state, input and [`Context`] alone, slice by slice in ascending order. Then the
+//! output of a slice is the same bytes whatever the threads did. The clock, randomness and the
+//! order of a hash map have no place in it.
 
 use crate::block::{Block, Payload};
-use crate::look::{StateAt, StateTable, TakeRows};
+pub use crate::error::OperatorError;
 use crate::rows::{Rows, RowsPool};
-use crate::runtime::held::Held;
+use crate::runtime::slice_slot::SliceSlot;
 use crate::slice_runs::SliceRuns;
+use crate::snapshot::{StateAt, StateTable, TakeRows};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use std::{any::Any, ops::Range, sync::Arc};
 use tidemill_state::{HashOfEntry, State, structure};
 use tidemill_types::{ByteSize, Cycle, Micros, SliceId, Span};
 
-/// The state of one slice. What is in it belongs to the operator; checkpoints save its structures.
+/// The state of one slice. Its content belongs to the operator; checkpoints save its structures.
 pub type SliceState = Box<dyn State>;
 
-/// Between the names of the stages that one stage runs, in its name. No stage has it in its own.
+/// Separates the names of the job-file stages that one stage of the graph runs, in its name. No name
+/// in a job file contains it.
 pub const MEMBERS_SEPARATOR: char = '+';
 
-/// What a stage runs, shared by its lanes.
+/// Makes the operators and states of a stage. Its lanes share it.
 pub trait OperatorFactory: Send + Sync {
     /// Schemas of the outputs: the main one first, then side outputs.
     fn outputs(&self) -> Vec<SchemaRef>;
-    /// Whether an output is for rows that are no results, such as late ones. Default: all but the
-    /// main one are.
+    /// Returns true if an output takes rows that are no results, such as late ones. Default: all
+    /// outputs but the main one.
     fn is_side(&self, output: usize) -> bool {
         output > 0
     }
@@ -42,48 +44,49 @@ pub trait OperatorFactory: Send + Sync {
     fn operator(&self) -> Box<dyn Operator>;
     /// The empty state of a slice.
     fn state(&self, slice: SliceId) -> SliceState;
-    /// The stages of the job that it runs, where they are several: [`Self::tables`] has one for
-    /// each, in this order. Default: it is one stage.
+    /// The stages of the job file that it runs, if there are several: [`Self::tables`] has one
+    /// table for each, in this order. Default: one stage.
     fn members(&self) -> Vec<String> {
         Vec::new()
     }
-    /// The stage that an output is of, if it runs several. Default: it is one stage.
+    /// The stage of the job file that an output belongs to, if there are several. Default: one
+    /// stage.
     fn member_of(&self, _output: usize) -> Option<String> {
         None
     }
-    /// What the operator does, in words that are the same exactly if a saved state still fits it.
-    /// Default: the columns that it writes.
+    /// A description of the operator. It is the same text exactly if a saved state still fits.
+    /// Default: the columns of its outputs.
     fn does(&self) -> String {
         self.outputs().iter().map(columns_in_words).collect::<Vec<_>>().join("; ")
     }
-    /// The hash of the key that an entry of its state holds in its value: then its states can be read
-    /// key by key ([`tidemill_state::State::read_by_key`]), and its operator asks for those it needs
-    /// ([`Context::state_by_key`]). Default: they are read as a whole.
+    /// The function that hashes the key in the value of a state entry. With it, states are read key
+    /// by key ([`tidemill_state::State::read_by_key`]), and the operator asks for the keys it needs
+    /// ([`Context::state_by_key`]). Default: states are read as a whole.
     fn hash_of_entry(&self) -> Option<HashOfEntry> {
         None
     }
-    /// Why its state cannot be part of a checkpoint, if it cannot. Default: it can, unless it has too
-    /// many structures.
+    /// The reason why its state cannot be part of a checkpoint. Default: none, unless the state has
+    /// too many structures.
     fn cannot_save(&self) -> Option<String> {
         structure::cannot_save(&mut *self.state(SliceId(0)))
     }
-    /// Whether the lane must be called in cycles without input, because event time alone can
-    /// make it write (windows, joins). Default: no.
+    /// Returns true if the lane must be called in cycles without input, because event time alone
+    /// can make it write (windows, joins). Default: false.
     fn wants_time(&self) -> bool {
         false
     }
-    /// How far in event time a row may wait before it is written with its own time (the rows of
-    /// an outer join that find no partner): the watermark of the output trails the input's by
-    /// that, so those who read it do not take such rows for late ones. Default: nothing.
+    /// The longest time, in event time, that a row waits before it is written with its own time
+    /// (the rows of an outer join that find no partner). The output's watermark trails the input's
+    /// by this span, so downstream stages do not take such rows for late ones. Default: zero.
     fn holds_back(&self) -> Span {
         Span(0)
     }
-    /// The tables as which a state can be looked at. Default: none.
+    /// The tables that show a state. Default: none.
     fn tables(&self) -> Vec<StateTable> {
         Vec::new()
     }
-    /// Gives the rows of one of [`Self::tables`], some thousand at a time, until no more are
-    /// wanted. Their order follows from the state alone, and the state does not change.
+    /// Gives the rows of one of [`Self::tables`], some thousand at a time, until `take` breaks.
+    /// Their order follows from the state alone, and the state does not change.
     ///
     /// # Errors
     /// A value cannot be shown.
@@ -118,21 +121,6 @@ pub trait Operator: Send {
     ) -> Result<(), OperatorError>;
 }
 
-/// Why an operator cannot go on.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct OperatorError {
-    /// What happened, for a person.
-    pub message: String,
-}
-
-impl OperatorError {
-    /// An error with this message.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
-    }
-}
-
 /// The input of a lane in one cycle. A port is one of the operator's inputs, such as the left
 /// side of a join; links of a union share a port.
 #[derive(Debug, Default)]
@@ -148,14 +136,14 @@ impl CycleInput {
         self.ports.get(port).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether there is no row.
+    /// Returns true if there is no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ports.iter().all(Vec::is_empty)
     }
 }
 
-/// Where an operator stands: the cycle, its time, its slices and their state.
+/// The context of one call of an operator: the cycle, its time, its slices and their state.
 pub struct Context<'a> {
     /// The cycle.
     pub cycle: Cycle,
@@ -174,14 +162,14 @@ pub struct Context<'a> {
     pub ended: &'a [bool],
     /// The slices of this lane.
     pub slices: Range<u32>,
-    pub(crate) states: &'a mut [Held],
-    pub(crate) place: Place,
+    pub(crate) states: &'a mut [SliceSlot],
+    pub(crate) place: RecordPlace,
     pub(crate) letters: &'a mut Vec<DeadLetter>,
 }
 
 /// The slice and row being processed, for errors.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct RecordPlace {
     pub(crate) slice: Option<SliceId>,
     pub(crate) row: Option<usize>,
 }
@@ -196,9 +184,9 @@ pub struct DeadLetter {
     /// The slice that refused it. Letters of a cycle are written by stage and slice, those of one
     /// slice in the order in which it refused them.
     pub slice: SliceId,
-    /// Where it stood: file, byte offset and line; or slice and row; or that it was in a batch.
+    /// Its place: file, byte offset and line; or slice and row; or that it was in a batch.
     pub position: String,
-    /// Why it was refused.
+    /// The reason for the refusal.
     pub reason: String,
     /// Its bytes, cut to the limit.
     pub record: Vec<u8>,
@@ -211,7 +199,7 @@ fn of_type<T: 'static>(state: &mut SliceState) -> &mut T {
 }
 
 impl Context<'_> {
-    /// Whether no more records come after this cycle, from any port.
+    /// Returns true if no more records come after this cycle, from any port.
     #[must_use]
     pub fn all_ended(&self) -> bool {
         self.ended.iter().all(|ended| *ended)
@@ -226,8 +214,8 @@ impl Context<'_> {
         of_type(self.held(slice).get())
     }
 
-    /// The same, for somebody who needs some of its keys: where a checkpoint has the state, it is
-    /// empty at first, and reads them when it is asked for them
+    /// The state of a slice of this lane, for an operator that needs some of its keys. If a
+    /// checkpoint still has the state, it is empty at first and reads each key on request
     /// ([`tidemill_state::State::read_by_key`]).
     ///
     /// # Panics
@@ -236,36 +224,36 @@ impl Context<'_> {
         of_type(self.held(slice).by_key())
     }
 
-    /// These slices are about to be asked for, all of each or, `by_key`, some of its keys: what is not
-    /// in memory is read meanwhile.
+    /// Starts reading these slices in the background: each as a whole or, `by_key`, some of its
+    /// keys. Slices in memory are skipped.
     pub fn read_ahead(&self, slices: impl Iterator<Item = SliceId>, by_key: bool) {
         for slice in slices {
             self.states[(slice.0 - self.slices.start) as usize].read_ahead(by_key);
         }
     }
 
-    /// Whether all of every state is in memory.
+    /// Returns true if all of every state is in memory.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.states.iter().all(|state| matches!(state, Held::Here(_)))
+        self.states.iter().all(|state| matches!(state, SliceSlot::Resident(_)))
     }
 
     #[inline]
-    fn held(&mut self, slice: SliceId) -> &mut Held {
+    fn held(&mut self, slice: SliceId) -> &mut SliceSlot {
         if self.place.slice != Some(slice) {
             self.at_slice(slice);
         }
         &mut self.states[(slice.0 - self.slices.start) as usize]
     }
 
-    /// Notes which record is being processed; an error or a panic names it.
+    /// Notes the record being processed. An error or a panic names it.
     pub fn at(&mut self, slice: SliceId, row: usize) {
-        self.place = Place { slice: Some(slice), row: Some(row) };
+        self.place = RecordPlace { slice: Some(slice), row: Some(row) };
     }
 
-    /// Notes which slice is being processed, and no record of it.
+    /// Notes the slice being processed, without a record.
     pub fn at_slice(&mut self, slice: SliceId) {
-        self.place = Place { slice: Some(slice), row: None };
+        self.place = RecordPlace { slice: Some(slice), row: None };
     }
 
     /// Sends a record to the dead-letter sink. `row` counts within the slice's input of the cycle.
@@ -273,8 +261,8 @@ impl Context<'_> {
         self.letter(slice, format!("slice {slice}, row {row}"), reason, record);
     }
 
-    /// As [`Self::dead_letter`], of who sees rows of several slices as one batch and does not know
-    /// which of them it is. `slice` is the first of them.
+    /// As [`Self::dead_letter`], for an operator that sees rows of several slices as one batch and
+    /// cannot tell them apart. `slice` is the first of them.
     pub fn dead_letter_of_batch(&mut self, slice: SliceId, reason: String, record: &[u8]) {
         // Where batches begin depends on threads, and what is written must not.
         self.letter(slice, "in a batch".to_owned(), reason, record);
@@ -293,34 +281,34 @@ impl Context<'_> {
     }
 }
 
-/// Takes what a lane writes in a cycle: port 0 is the main output, others are side outputs.
-/// Rows must be written in ascending order of their slice.
+/// The output of a lane in a cycle: port 0 is the main output, others are side outputs. Rows must
+/// be written in ascending order of their slice.
 pub struct Output {
     pub(crate) pool: Arc<RowsPool>,
     pub(crate) slice: SliceId,
     pub(crate) emitted: Vec<(usize, SliceId, Emitted)>,
     pub(crate) rows: Option<Rows>,
     pub(crate) rows_bytes_max: usize,
-    /// Whether a stage reads what is written under the slices that write it.
+    /// True if a downstream stage reads rows by the slice that wrote them.
     by_slice: bool,
-    most: Most,
+    most: OutputLimit,
 }
 
-/// How much may be written in a cycle, which is in memory as a whole before it goes on.
+/// The limit of one cycle of output, which is in memory as a whole before it is sent.
 #[derive(Clone, Copy, Debug)]
-struct Most {
+struct OutputLimit {
     bytes: u64,
-    /// What is left of it. A part of a column counts as all of it until that would be too much.
+    /// The bytes left. A part of a column counts as the whole column until the limit is reached.
     left: u64,
 }
 
-/// The panic of who writes more than that.
+/// The payload of the panic that ends an operator whose output exceeds the limit.
 #[derive(Debug)]
-pub(crate) struct TooMuch(pub(crate) String);
+pub(crate) struct OutputTooLarge(pub(crate) String);
 
-/// What was written at once.
+/// One piece of output.
 pub(crate) enum Emitted {
-    /// New rows, of one slice or of whichever.
+    /// New rows, all of one slice or of slices that need not be told apart.
     Rows(Payload),
     /// New rows of several slices.
     Runs(RecordBatch, SliceRuns),
@@ -339,17 +327,17 @@ impl Output {
             rows: None,
             rows_bytes_max: rows_bytes_max.clamp(1, 1 << 30),
             by_slice: true,
-            most: Most { bytes: u64::MAX, left: u64::MAX },
+            most: OutputLimit { bytes: u64::MAX, left: u64::MAX },
         }
     }
 
-    /// As it is, but for the bytes that may be written in a cycle.
+    /// The output with a limit on the bytes of a cycle.
     pub(crate) fn limited(mut self, bytes: ByteSize) -> Self {
-        self.most = Most { bytes: bytes.0, left: bytes.0 };
+        self.most = OutputLimit { bytes: bytes.0, left: bytes.0 };
         self
     }
 
-    /// As it is, but if nobody asks of which slice a row is, that is not noted.
+    /// The output with the slices of its rows noted, or not.
     pub(crate) fn by_slice(mut self, by_slice: bool) -> Self {
         self.by_slice = by_slice;
         self
@@ -361,7 +349,7 @@ impl Output {
         self.most.left = self.most.bytes;
     }
 
-    /// Counts what is written.
+    /// Counts written bytes.
     #[inline]
     fn count(&mut self, bytes: usize) {
         match self.most.left.checked_sub(bytes as u64) {
@@ -370,7 +358,7 @@ impl Output {
         }
     }
 
-    /// Counts all that was written, each byte once.
+    /// Counts all output of the cycle, each byte once.
     #[cold]
     fn recount(&mut self) {
         let of = |(_, _, emitted): &(usize, SliceId, Emitted)| match emitted {
@@ -386,23 +374,23 @@ impl Output {
         let written = self.emitted.iter().map(of).sum::<usize>() as u64;
         match self.most.bytes.checked_sub(written) {
             Some(left) => self.most.left = left,
-            None => std::panic::resume_unwind(Box::new(TooMuch(format!(
+            None => std::panic::resume_unwind(Box::new(OutputTooLarge(format!(
                 "one thread wrote more than {} in a cycle: give the job a larger `buffer: {{output: …}}`, or begin it anew with shorter cycles, such as `cycle: {{records: 1000}}`",
                 ByteSize(self.most.bytes)
             )))),
         }
     }
 
-    /// Whether a stage reads what is written with the partition `local`, under the slices that
-    /// write it. Who else writes for several slices at once need not tell them apart.
+    /// Returns true if a stage reads this output with the partition `local`, by the slice that
+    /// wrote each row. Otherwise an operator may write the rows of several slices as one batch.
     #[must_use]
     pub fn is_by_slice(&self) -> bool {
         self.by_slice
     }
 
-    /// Says that what follows is written by `slice`. Who does not say it writes all under the first
-    /// slice of the lane, which depends on the number of threads. Costs nothing where nobody asks
-    /// ([`Self::is_by_slice`]).
+    /// Assigns the rows that follow to `slice`. Without a call all rows belong to the first slice
+    /// of the lane, which depends on the number of threads. The call costs nothing where slices
+    /// need not be told apart ([`Self::is_by_slice`]).
     pub fn set_slice(&mut self, slice: SliceId) {
         if self.by_slice && self.slice != slice {
             self.flush_rows();
@@ -477,7 +465,7 @@ impl Output {
         }
     }
 
-    /// What was written, for tests of operators: port and columns, in order.
+    /// The output so far, for tests of operators: port and columns, in order.
     pub fn take_batches(&mut self) -> Vec<(usize, RecordBatch)> {
         self.flush_rows();
         let batch = |emitted: Emitted| match emitted {

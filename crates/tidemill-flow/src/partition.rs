@@ -31,7 +31,7 @@ pub use router::Router;
 #[cfg(test)]
 mod tests;
 
-/// How rows reach the slices of the stage that reads them (Neptune 3.1.6).
+/// The way of rows to the slices of the stage that reads them (Neptune 3.1.6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Partition {
     /// By the hash of these columns; of byte records, by the whole record.
@@ -48,8 +48,8 @@ pub enum Partition {
 }
 
 impl Partition {
-    /// Where all that a slice sends goes to, as it is, if every row of it goes the same way: a
-    /// slice of the other stage, which has `slices`, or each of them ([`Block::EVERY`]).
+    /// The slice of the other stage, which has `slices`, that takes all rows of a slice;
+    /// [`Block::EVERY`] for each of them; none if rows go different ways.
     pub(crate) fn whole(&self, from: SliceId, slices: u32) -> Option<SliceId> {
         match self {
             Self::One => Some(SliceId(0)),
@@ -87,12 +87,12 @@ pub fn slice_of(hash: u64, slices: u32) -> u32 {
     (((hash >> 32) * u64::from(slices)) >> 32) as u32
 }
 
-/// Why a column cannot be a key.
+/// A column whose type cannot be a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a column of type {0} cannot be a key")]
 pub struct KeyTypeError(pub DataType);
 
-/// Whether a column of this type can be a key.
+/// Checks that a column of this type can be a key.
 ///
 /// # Errors
 /// It cannot.
@@ -203,8 +203,8 @@ fn hash_column(column: &ArrayRef, first: bool, hashes: &mut [u64]) -> Result<(),
     Ok(())
 }
 
-/// Whether values that stand in a dictionary are compared as they are hashed. Of floats the two zeros
-/// would be two keys.
+/// Returns true if equal dictionary values have equal hashes. Of floats the two zeros would be two
+/// keys.
 fn is_told_by_bytes(values: &DataType) -> bool {
     !values.is_floating() && !matches!(values, DataType::Dictionary(..))
 }

@@ -1,4 +1,4 @@
-//! How far a job is: numbers that its threads count and anyone may read.
+//! Progress of a job: counters that its threads write and anyone may read.
 
 use serde::Serialize;
 use tidemill_types::Cycle;
@@ -22,34 +22,34 @@ pub struct Progress {
     pub shed: u64,
     /// Checkpoints of the job's state.
     pub checkpoints: CheckpointProgress,
-    /// Why the job does not go on now, if it waits.
+    /// The part that the job waits for, if it waits.
     pub stalled: Option<Stalled>,
     /// Worker threads now.
     pub workers: usize,
-    /// Whether all sources have ended and all sinks are closed.
+    /// True once all sources have ended and all sinks are closed.
     pub finished: bool,
 }
 
-/// A part of a running job that cannot do its work now and waits until it can: there is no room on
-/// a disk, or a server is away. The job waits with it, and goes on by itself.
+/// A part of a running job that cannot do its work now: a disk is full, or a server is away. The
+/// job waits with it, and continues by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stalled {
-    /// A source, a sink, `ledger`, or where dead letters go.
+    /// The name of a source or sink, `ledger`, or the sink of dead letters.
     pub part: String,
-    /// What it waits for, for a person.
+    /// The reason, for a person.
     pub why: String,
-    /// Since when, in microseconds since 1970.
+    /// Its beginning, in microseconds since 1970.
     pub since_us: i64,
 }
 
 /// The checkpoints of this run at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CheckpointProgress {
-    /// How many were completed.
+    /// The number of completed checkpoints.
     pub completed: u64,
-    /// How often something of one could not be written, and was tried again later.
+    /// The number of failed writes, each of which was tried again.
     pub failures: u64,
-    /// When the newest was made, in microseconds since 1970, in this run or before.
+    /// The time of the newest, in microseconds since 1970, of this run or an earlier one.
     pub made_us: Option<i64>,
     /// The cycle of the newest, or the one that the run began with.
     pub cycle: Cycle,
@@ -62,7 +62,7 @@ pub struct CheckpointProgress {
     pub every_us: u64,
     /// Slices whose state is still to be read back.
     pub slices_left: usize,
-    /// Why the one under way could not be written yet.
+    /// The reason why the one under way could not be written yet.
     pub failure: Option<String>,
 }
 
@@ -75,13 +75,13 @@ pub struct SourceProgress {
     pub records: u64,
     /// Input bytes read.
     pub bytes: u64,
-    /// Where it stands, in its own unit.
+    /// Its position, in its own unit.
     pub position: u64,
-    /// Where it will end, in the same unit, if that is known.
+    /// Its end, in the same unit, if it is known.
     pub total: Option<u64>,
     /// Cycles cut but not yet committed by the sinks.
     pub lag_cycles: u64,
-    /// Whether it has ended.
+    /// True once it has ended.
     pub ended: bool,
 }
 
@@ -104,7 +104,7 @@ pub struct StageProgress {
     pub state_bytes: u64,
     /// Keys of its state that are not in memory, as nothing came for them for a time.
     pub expired_keys: u64,
-    /// How often such a key was read back.
+    /// The number of times such a key was read back.
     pub revived_keys: u64,
     /// Keys that were read back since the job went on while the rest of their slice was not.
     pub read_keys: u64,

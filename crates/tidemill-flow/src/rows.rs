@@ -10,8 +10,8 @@ use tidemill_state::prefetch;
 /// Pieces of memory that rest in a pool, at most.
 const RESTING_MAX: usize = 8;
 
-/// Memory is asked for before it is written, so many bytes of it at once and so far behind what was
-/// written: it rested, so it is in no near cache. A record of 1 KiB costs a fifth less then.
+/// Memory is prefetched before it is written: this many bytes at once, this far behind the last one
+/// written. Rested memory is in no near cache; a record of 1 KiB costs a fifth less this way.
 const ASKED_AT_ONCE: usize = 512;
 const ASKED_AHEAD: usize = 1536;
 /// Bytes that come at once.
@@ -22,14 +22,14 @@ const LINE: usize = 64;
 pub struct Rows {
     offsets: Vec<i32>,
     bytes: Vec<u8>,
-    /// Up to here memory was asked for.
+    /// Memory is prefetched up to here.
     asked: usize,
-    /// Where the memory goes when the last reader is done.
+    /// The pool that takes the memory back from the last reader.
     home: Option<Arc<RowsPool>>,
 }
 
-/// Memory of finished [`Rows`], kept for the next. What has rested longest is used first, and only
-/// if enough rests: memory that another core has just read is still in that core's caches, and
+/// Memory of finished [`Rows`], for reuse. The memory that has rested longest is used first, and
+/// only if enough rests: memory that another core has just read is still in that core's caches, and
 /// writing it again at once costs more than all the rest of a relay.
 #[derive(Debug)]
 pub struct RowsPool {
@@ -38,8 +38,8 @@ pub struct RowsPool {
 }
 
 impl RowsPool {
-    /// A pool that keeps up to `count` pieces of memory, a quarter of them at rest, eight at most:
-    /// with more, what comes next is in no cache any more.
+    /// A pool of up to `count` pieces of memory, a quarter of them at rest, at most eight: with
+    /// more at rest, the next piece is in no cache.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -48,8 +48,8 @@ impl RowsPool {
         })
     }
 
-    /// As [`Self::new`], of which none rests: for memory that the system writes to, as it copies what
-    /// came from a socket. So less of the caches goes to what waits.
+    /// As [`Self::new`] with none at rest: for memory that the system writes to, as it copies bytes
+    /// from a socket. Less of the caches goes to waiting memory.
     pub(crate) fn restless(count: usize) -> Arc<Self> {
         Arc::new(Self { free: ArrayQueue::new(count.max(1)), resting: 0 })
     }
@@ -59,8 +59,8 @@ impl RowsPool {
         rested.then(|| self.free.pop()).flatten().unwrap_or_default()
     }
 
-    /// Rows that hold whatever used memory holds, to be filled from a frame: what is written over
-    /// at once need not be zeroed first. [`Rows::checked`] must follow.
+    /// Rows with the content of used memory, to be filled from a frame without zeroing first.
+    /// [`Rows::checked`] must follow.
     #[must_use]
     pub fn take_as_it_is(self: &Arc<Self>) -> Rows {
         let (offsets, bytes) = self.pop();
@@ -95,7 +95,7 @@ impl Drop for Rows {
 }
 
 impl Rows {
-    /// Rows without memory, not even that of one offset: what is left in a used block.
+    /// Rows without any memory, not even that of one offset, for a used block.
     pub(crate) fn hollow() -> Self {
         Self { offsets: Vec::new(), bytes: Vec::new(), asked: 0, home: None }
     }
@@ -106,7 +106,7 @@ impl Rows {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Whether there is no record.
+    /// Returns true if there is no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -124,7 +124,7 @@ impl Rows {
         &self.bytes
     }
 
-    /// Where each record starts, and where the last one ends.
+    /// The start of each record, and the end of the last one.
     #[must_use]
     pub fn offsets(&self) -> &[i32] {
         &self.offsets
@@ -145,8 +145,7 @@ impl Rows {
         self.offsets.windows(2).map(|pair| &self.bytes[pair[0] as usize..pair[1] as usize])
     }
 
-    /// Makes room for so many more records of so many bytes in all: whoever knows how many come gets
-    /// their memory at once.
+    /// Reserves memory for `records` more records of `bytes` bytes in all.
     pub fn reserve(&mut self, records: usize, bytes: usize) {
         self.offsets.reserve(records);
         self.bytes.reserve(bytes);
@@ -178,7 +177,7 @@ impl Rows {
         self.offsets.push(end);
     }
 
-    /// Asks for the memory that will be written next.
+    /// Prefetches the memory to be written next.
     fn ask(&mut self) {
         let written = self.bytes.len();
         let from = self.asked.max(written);
@@ -193,7 +192,7 @@ impl Rows {
         (&mut self.offsets, &mut self.bytes)
     }
 
-    /// Whether the offsets start at 0, never fall, and end at the end of the bytes.
+    /// Returns true if the offsets start at 0, never fall, and end at the end of the bytes.
     #[must_use]
     pub fn checked(&self) -> bool {
         self.offsets.first() == Some(&0)

@@ -1,18 +1,18 @@
 //! Runs one operator by hand, cycle by cycle, without threads: for tests of operators.
 //!
-//! Every trial saves its states and restores them while it runs, so that each test of an operator is
-//! one of its checkpoints too: what was restored must write the same as what was never saved. Keys
-//! that can leave memory do, in every second life, and come back; and where keys can be read one by
-//! one, every other life begins with none of them, and reads the rest some cycles later.
+//! Every trial saves its states and restores them while it runs, so each test of an operator also
+//! tests its checkpoints: a restored state must write the same rows as one that was never saved.
+//! Keys that can leave memory do so in every second life, and come back. States that can be read
+//! key by key begin every other life without keys, and read the rest some cycles later.
 
 use crate::block::{Block, Payload, Routing};
-use crate::look::StateAt;
 use crate::operator::{
-    Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, Place,
+    Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, RecordPlace,
     SliceState,
 };
 use crate::partition::{Partition, Router};
-use crate::runtime::held::{Held, Rest, Unread};
+use crate::runtime::slice_slot::{RestoreError, SliceRemainder, SliceSlot};
+use crate::snapshot::StateAt;
 use arrow_array::RecordBatch;
 use bytes::Bytes;
 use std::{
@@ -30,7 +30,7 @@ use tidemill_state::{
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// Slices, their operator, their states.
-type TrialLane = (Range<u32>, Box<dyn Operator>, Vec<Held>);
+type TrialLane = (Range<u32>, Box<dyn Operator>, Vec<SliceSlot>);
 
 /// The input of one cycle.
 #[derive(Clone)]
@@ -41,8 +41,8 @@ struct TrialCycle {
     ended: bool,
 }
 
-/// What a cycle wrote: output port and batch.
-type Written = Vec<(usize, RecordBatch)>;
+/// The output of a cycle: port and batch.
+type CycleOutput = Vec<(usize, RecordBatch)>;
 
 /// A checkpoint that is being written out.
 struct Saving {
@@ -50,8 +50,8 @@ struct Saving {
     is_done: Vec<Vec<bool>>,
     /// And all of it is to be, and nothing was yet.
     is_all: Vec<Vec<bool>>,
-    /// What came since it began, and what was written then.
-    since: Vec<(TrialCycle, Written, Vec<DeadLetter>)>,
+    /// The cycles since it began, with their output.
+    since: Vec<(TrialCycle, CycleOutput, Vec<DeadLetter>)>,
 }
 
 /// Entries of a slice that are written out after each cycle.
@@ -61,7 +61,7 @@ const LEAVE_AT_ONCE: usize = 2;
 /// Bytes that a slice has in memory when it is restored.
 const RESTORED_BYTES: usize = 200;
 
-/// What was saved of a slice, the oldest first.
+/// The saved runs of a slice, the oldest first.
 #[derive(Default)]
 struct Runs(Mutex<Vec<Bytes>>);
 
@@ -85,7 +85,7 @@ impl ReadRows for Runs {
     }
 }
 
-/// The keys of what was saved of a slice.
+/// The keys in the saved runs of a slice.
 struct RunsByKey {
     runs: Arc<Runs>,
     hash_of: HashOfEntry,
@@ -134,11 +134,11 @@ struct TrialRest {
     factory: Arc<dyn OperatorFactory>,
     slice: SliceId,
     runs: Arc<Runs>,
-    /// How often keys of it were wanted.
+    /// The number of requests for its keys.
     asked: AtomicUsize,
 }
 
-impl Rest for TrialRest {
+impl SliceRemainder for TrialRest {
     fn slice(&self) -> SliceId {
         self.slice
     }
@@ -147,7 +147,7 @@ impl Rest for TrialRest {
         None
     }
 
-    fn take(&self, _: bool) -> Result<SliceState, Unread> {
+    fn take(&self, _: bool) -> Result<SliceState, RestoreError> {
         let mut state = tracked(&*self.factory, self.slice);
         let restored = structure::restore(&mut *state, &self.runs.get());
         restored.expect("what was just saved");
@@ -171,9 +171,9 @@ pub struct Trial {
     watermark: Micros,
     saving: Option<Saving>,
     wholes: usize,
-    /// By lane and slice: what was saved.
+    /// The saved runs, by lane and slice.
     runs: Vec<Vec<Arc<Runs>>>,
-    /// How often the states were restored.
+    /// The number of restores.
     restored: usize,
     /// Every dead letter so far.
     pub letters: Vec<DeadLetter>,
@@ -261,8 +261,9 @@ impl Trial {
         Ok(written)
     }
 
-    /// Begins to save the states, or goes on with it; what is whole is restored and compared.
-    fn save(&mut self, cycle: TrialCycle, written: &Written, letters: Vec<DeadLetter>) {
+    /// Begins to save the states, or goes on with it. A complete checkpoint is restored and
+    /// compared.
+    fn save(&mut self, cycle: TrialCycle, written: &CycleOutput, letters: Vec<DeadLetter>) {
         let Some(saving) = &mut self.saving else {
             let (mut is_done, mut is_all) = (Vec::new(), Vec::new());
             for (_, _, states) in &mut self.lanes {
@@ -270,7 +271,7 @@ impl Trial {
                     structure::begin_expiry(&mut **state);
                     structure::freeze(&mut **state)
                 };
-                is_all.push(states.iter_mut().filter_map(Held::here).map(freeze).collect());
+                is_all.push(states.iter_mut().filter_map(SliceSlot::here).map(freeze).collect());
                 is_done.push(vec![false; states.len()]);
             }
             self.saving = Some(Saving { is_done, is_all, since: Vec::new() });
@@ -279,7 +280,7 @@ impl Trial {
         saving.since.push((cycle, written.clone(), letters));
         let mut is_whole = true;
         for (lane, (_, _, states)) in self.lanes.iter_mut().enumerate() {
-            for (slice, state) in states.iter_mut().filter_map(Held::here).enumerate() {
+            for (slice, state) in states.iter_mut().filter_map(SliceSlot::here).enumerate() {
                 structure::expire(&mut **state, &mut { LEAVE_AT_ONCE });
                 if saving.is_done[lane][slice] {
                     continue;
@@ -304,16 +305,16 @@ impl Trial {
         }
     }
 
-    /// How many slices were saved as a whole, because most of them had changed.
+    /// The number of slices saved as a whole, because most of each had changed.
     #[must_use]
     pub fn saved_as_wholes(&self) -> usize {
         self.wholes
     }
 
-    /// How many entries the last checkpoint has, over all slices.
+    /// The number of entries of the last checkpoint, over all slices.
     ///
     /// # Panics
-    /// Panics if what was just saved cannot be read.
+    /// Panics if the saved runs cannot be read.
     #[must_use]
     pub fn saved_entries(&self) -> usize {
         let mut count = 0;
@@ -372,7 +373,7 @@ impl Trial {
                         asked: AtomicUsize::new(0),
                     };
                     let state = std::mem::replace(state, Box::new(()));
-                    *held = Held::Partly(state, Arc::new(rest));
+                    *held = SliceSlot::Partial(state, Arc::new(rest));
                     continue;
                 }
                 if self.restored % 2 == 1 {
@@ -420,7 +421,7 @@ fn tracked(factory: &dyn OperatorFactory, slice: SliceId) -> SliceState {
 }
 
 fn new_lane(factory: &dyn OperatorFactory, range: Range<u32>) -> TrialLane {
-    let held = |slice| Held::Here(tracked(factory, SliceId(slice)));
+    let held = |slice| SliceSlot::Resident(tracked(factory, SliceId(slice)));
     (range.clone(), factory.operator(), range.map(held).collect())
 }
 
@@ -430,7 +431,7 @@ fn run(
     lanes: &mut [TrialLane],
     it: &TrialCycle,
     letters: &mut Vec<DeadLetter>,
-) -> Result<Written, OperatorError> {
+) -> Result<CycleOutput, OperatorError> {
     let mut written = Vec::new();
     let count = it.blocks.len();
     for (range, operator, states) in lanes {
@@ -452,7 +453,7 @@ fn run(
             ended: &vec![it.ended; count],
             slices: range.clone(),
             states,
-            place: Place::default(),
+            place: RecordPlace::default(),
             letters,
         };
         operator.cycle(&mut context, &lane_input, &mut output)?;

@@ -225,7 +225,7 @@ impl Jobs {
         started.map_err(|error| {
             let message = format!("{}: {error}", descriptor.file);
             match error {
-                StartError::Away { .. } => JobsError::Away(message),
+                StartError::Unavailable { .. } => JobsError::Away(message),
                 _ => JobsError::Start(message),
             }
         })

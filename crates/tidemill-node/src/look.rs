@@ -25,8 +25,8 @@ use std::{
 use tidemill_checkpoints::{CheckpointError, Checkpoints};
 use tidemill_env::World;
 use tidemill_flow::{
-    JobGraph, LookError, QueryableStages, StageKind, StageLook, StateTable,
-    look::{QueryableStage, find},
+    JobGraph, QueryableStage, QueryableStages, SnapshotError, StageKind, StageSnapshot, StateTable,
+    snapshot::find,
 };
 use tidemill_operators::query::{Query, QueryError};
 
@@ -38,7 +38,7 @@ pub const ANSWER_ROWS_MAX: usize = 1_000_000;
 pub enum StateError {
     /// It cannot be read.
     #[error(transparent)]
-    Look(#[from] LookError),
+    Look(#[from] SnapshotError),
     /// The query has no answer.
     #[error(transparent)]
     Query(#[from] QueryError),
@@ -100,10 +100,10 @@ impl StateError {
     pub fn is_asked_wrong(&self) -> bool {
         match self {
             Self::Query(_) | Self::Table { .. } | Self::Large(_) => true,
-            Self::Look(LookError::Checkpoint(error)) => {
+            Self::Look(SnapshotError::Checkpoint(error)) => {
                 matches!(error, CheckpointError::Unknown(_) | CheckpointError::None)
             }
-            Self::Look(LookError::Slice { .. }) | Self::Write(_) | Self::Text(_) => false,
+            Self::Look(SnapshotError::Slice { .. }) | Self::Write(_) | Self::Text(_) => false,
             Self::Look(_) => true,
         }
     }
@@ -190,9 +190,9 @@ pub fn in_checkpoint(
     stage: &str,
     checkpoints: &Checkpoints,
     number: Option<u64>,
-) -> Result<StageLook, StateError> {
+) -> Result<StageSnapshot, StateError> {
     find(stages, stage)?;
-    Ok(StageLook::of_checkpoint(stages, stage, checkpoints.looker().pin(number)?)?)
+    Ok(StageSnapshot::of_checkpoint(stages, stage, checkpoints.looker().pin(number)?)?)
 }
 
 /// What a query found.
@@ -211,7 +211,7 @@ pub struct Answer {
 pub fn query(
     (job, stages, stage): (&str, &QueryableStages, &str),
     sql: &str,
-    look: impl FnOnce(usize) -> Result<StageLook, StateError>,
+    look: impl FnOnce(usize) -> Result<StageSnapshot, StateError>,
 ) -> Result<Answer, StateError> {
     let tables = find(stages, stage)?.tables().into_iter().map(|it| (it.name, it.schema));
     let query = Query::compile(sql, &tables.collect::<Vec<_>>()).map_err(QueryError::from)?;
@@ -234,7 +234,7 @@ pub fn query(
 }
 
 /// Columns with the state that they are of, as metadata of the schema.
-fn with_origin(schema: &Schema, job: &str, look: &StageLook, table: Option<&str>) -> SchemaRef {
+fn with_origin(schema: &Schema, job: &str, look: &StageSnapshot, table: Option<&str>) -> SchemaRef {
     let mut origin = vec![
         ("tidemill.job", job.to_owned()),
         ("tidemill.stage", look.stage.clone()),
@@ -289,7 +289,7 @@ pub fn table(stages: &QueryableStages, stage: &str, table: &str) -> Result<usize
 /// The state cannot be read, or `out` cannot be written.
 pub fn export(
     (job, stages): (&str, &QueryableStages),
-    look: &StageLook,
+    look: &StageSnapshot,
     nth: usize,
     out: impl Write,
 ) -> Result<u64, StateError> {

@@ -11,7 +11,7 @@ use arrow_array::{Array, RecordBatch, cast::AsArray, types::Float64Type};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
-use tidemill_flow::{Block, Patience, Sink, SinkError, TIME_COLUMN};
+use tidemill_flow::{Block, RetryPolicy, Sink, SinkError, TIME_COLUMN};
 use tidemill_types::Cycle;
 
 #[cfg(test)]
@@ -147,9 +147,9 @@ impl Sink for Previewed {
         self.inner.as_ref().is_some_and(|inner| inner.begins_anew())
     }
 
-    fn wait_with(&mut self, patience: Patience) {
+    fn retry_with(&mut self, patience: RetryPolicy) {
         if let Some(inner) = &mut self.inner {
-            inner.wait_with(patience);
+            inner.retry_with(patience);
         }
     }
 

@@ -1,10 +1,10 @@
 //! A seed: the lives of its job, an undisturbed run, and whether they agree.
 
 use crate::{
-    fault::{Failures, Faults, Planted},
-    job::Job,
-    kept::Rows,
-    life::{self, Ended, FOLDER},
+    fault::{Failures, Faults, PlantedFault},
+    job::SimJob,
+    journal_sink::Rows,
+    life::{self, FOLDER, LivesOutcome},
     outputs,
 };
 use std::{
@@ -19,34 +19,34 @@ use tidemill_flow::{RunOptions, engine::start};
 /// live sources every millisecond, also while a disk is full for a minute.
 const POINTS_MAX: u64 = 20_000_000;
 
-/// How a seed went.
+/// The outcome of a seed.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct SeedOutcome {
     /// Of all decisions and of the output: the same whenever the seed is run.
     pub hash: u64,
     /// Moments at which another thread could go on.
     pub points: u64,
     /// Simulated time, in microseconds.
     pub micros: u64,
-    /// How often the job was started.
+    /// Starts of the job.
     pub lives: u64,
-    /// How often it went on from a checkpoint.
+    /// Lives that resumed from a checkpoint.
     pub went_on: u64,
-    /// How often a new life of it began with a checkpoint.
+    /// New lives that began with a checkpoint.
     pub begun: u64,
-    /// How many checkpoints were completed.
+    /// Completed checkpoints.
     pub checkpoints: u64,
-    /// How many lives said that a checkpoint could not be written.
+    /// Lives that reported a checkpoint that could not be written.
     pub told: u64,
-    /// How often its threads changed.
+    /// Changes of the number of threads.
     pub rescaled: u64,
-    /// How many of its sources got slices while it ran.
+    /// Sources that got slices while the job ran.
     pub grown: u64,
-    /// How often a key came back that had left memory.
+    /// Evicted keys that were read back.
     pub revived: u64,
     /// Keys that were read while the rest of their slice was not.
     pub read_alone: u64,
-    /// How many lives came to a fault of a part of the job.
+    /// Lives in which a planted fault of a part of the job struck.
     pub failed: Failures,
     /// One if some of its records are bytes.
     pub of_bytes: u64,
@@ -64,9 +64,9 @@ pub struct Outcome {
     pub trace: Vec<String>,
 }
 
-/// What is wrong with a seed.
+/// The failure of a seed.
 #[derive(Clone, Debug)]
-pub struct Wrong {
+pub struct SeedFailure {
     /// In words.
     pub message: String,
     /// The job in words.
@@ -78,9 +78,9 @@ pub struct Wrong {
 /// Runs a seed.
 ///
 /// # Errors
-/// Something that must always hold did not.
-pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
-    agrees(seed, lived(seed, keeps_trace, Job::of, false)?)
+/// An invariant did not hold.
+pub fn run(seed: u64, keeps_trace: bool) -> Result<SeedOutcome, SeedFailure> {
+    agrees(seed, lived(seed, keeps_trace, SimJob::of, false)?)
 }
 
 /// Runs a seed with a job in whose files bits turn between its lives: it says that it cannot go on, or
@@ -88,20 +88,21 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
 ///
 /// # Errors
 /// It is not; or something else that must always hold did not.
-pub fn run_damaged(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
-    let lived = lived(seed, keeps_trace, Job::of, true)?;
+pub fn run_damaged(seed: u64, keeps_trace: bool) -> Result<SeedOutcome, SeedFailure> {
+    let lived = lived(seed, keeps_trace, SimJob::of, true)?;
     match lived.ended.is_damaged {
-        true => {
-            Ok(Outcome { damaged: 1, ..outcome(&lived.job, &lived.ended, lived.ran, lived.words) })
-        }
+        true => Ok(SeedOutcome {
+            damaged: 1,
+            ..outcome(&lived.job, &lived.ended, lived.ran, lived.words)
+        }),
         false => agrees(seed, lived),
     }
 }
 
-/// Compares what the lives of a job left with what an undisturbed run writes.
-fn agrees(seed: u64, lived: Lived) -> Result<Outcome, Wrong> {
-    let Lived { job, ended, ran, words } = lived;
-    let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
+/// Compares the output of the lives of a job with that of an undisturbed run.
+fn agrees(seed: u64, lived: FinishedLives) -> Result<SeedOutcome, SeedFailure> {
+    let FinishedLives { job, ended, ran, words } = lived;
+    let wrong = |message, trace| SeedFailure { message, job: words.clone(), trace };
     let (alone, ledger) = (Arc::clone(&job), ended.ledger.clone());
     let (undisturbed, _) =
         simulate(Simulation::new(seed), move |sim| undisturbed(sim, &alone, &ledger))
@@ -122,18 +123,19 @@ fn agrees(seed: u64, lived: Lived) -> Result<Outcome, Wrong> {
 ///
 /// # Errors
 /// It did; or something else that must always hold did not.
-pub fn run_at_most_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
-    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::that_may_lose, false)?;
+pub fn run_at_most_once(seed: u64, keeps_trace: bool) -> Result<SeedOutcome, SeedFailure> {
+    let FinishedLives { job, ended, ran, words } =
+        lived(seed, keeps_trace, SimJob::that_may_lose, false)?;
     let lost = job.lost(&ended.outputs).and_then(|lost| match lost {
         // Nothing happened to it, and what a bounded source has is not shed.
         1.. if ended.lives == 1 && !job.is_live() => Err(format!("{lost} records are not there")),
         _ => Ok(lost),
     });
     match lost {
-        Ok(lost) => Ok(Outcome { lost, ..outcome(&job, &ended, ran, words) }),
+        Ok(lost) => Ok(SeedOutcome { lost, ..outcome(&job, &ended, ran, words) }),
         Err(why) => {
             let message = format!("{why}{}", ended.story);
-            Err(Wrong { message, job: words, trace: ran.trace })
+            Err(SeedFailure { message, job: words, trace: ran.trace })
         }
     }
 }
@@ -143,21 +145,22 @@ pub fn run_at_most_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> 
 ///
 /// # Errors
 /// It did; or something else that must always hold did not.
-pub fn run_at_least_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
-    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::that_may_repeat, false)?;
+pub fn run_at_least_once(seed: u64, keeps_trace: bool) -> Result<SeedOutcome, SeedFailure> {
+    let FinishedLives { job, ended, ran, words } =
+        lived(seed, keeps_trace, SimJob::that_may_repeat, false)?;
     match job.repeated(&ended.outputs) {
-        Ok(repeated) => Ok(Outcome { repeated, ..outcome(&job, &ended, ran, words) }),
+        Ok(repeated) => Ok(SeedOutcome { repeated, ..outcome(&job, &ended, ran, words) }),
         Err(why) => {
             let message = format!("{why}{}", ended.story);
-            Err(Wrong { message, job: words, trace: ran.trace })
+            Err(SeedFailure { message, job: words, trace: ran.trace })
         }
     }
 }
 
 /// The lives of a job that came to its end.
-struct Lived {
-    job: Arc<Job>,
-    ended: Ended,
+struct FinishedLives {
+    job: Arc<SimJob>,
+    ended: LivesOutcome,
     ran: SimReport,
     /// The job in words.
     words: String,
@@ -166,15 +169,15 @@ struct Lived {
 fn lived(
     seed: u64,
     keeps_trace: bool,
-    job: impl FnOnce(&mut Random) -> Job,
+    job: impl FnOnce(&mut Random) -> SimJob,
     damages: bool,
-) -> Result<Lived, Wrong> {
+) -> Result<FinishedLives, SeedFailure> {
     let mut random = Random::new(Random::new(seed).next() ^ 0x0074_6964_656d_696c);
     let mut pace = SimPace::of(&mut random);
     pace.points_max = POINTS_MAX;
     let job = Arc::new(job(&mut random));
     let words = format!("{}; {pace:?}", job.describe());
-    let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
+    let wrong = |message, trace| SeedFailure { message, job: words.clone(), trace };
     let lived = Arc::clone(&job);
     let simulation = Simulation { seed, pace, keeps_trace };
     let mut faults = Faults::new(seed);
@@ -186,10 +189,10 @@ fn lived(
     if let Some(name) = ran.panicked.first() {
         return Err(wrong(format!("the thread {name} panicked"), ran.trace));
     }
-    Ok(Lived { job, ended, ran, words })
+    Ok(FinishedLives { job, ended, ran, words })
 }
 
-fn outcome(job: &Job, ended: &Ended, ran: SimReport, words: String) -> Outcome {
+fn outcome(job: &SimJob, ended: &LivesOutcome, ran: SimReport, words: String) -> SeedOutcome {
     let rows = ended.outputs.iter().flatten();
     let bytes = rows.clone().flat_map(|(cycle, text)| {
         cycle.to_le_bytes().into_iter().chain(text.bytes()).collect::<Vec<_>>()
@@ -197,7 +200,7 @@ fn outcome(job: &Job, ended: &Ended, ran: SimReport, words: String) -> Outcome {
     let hash = bytes.fold(ran.hash, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(11)
     });
-    Outcome {
+    SeedOutcome {
         hash,
         points: ran.points,
         micros: ran.micros,
@@ -230,11 +233,11 @@ fn simulate<T: Send + 'static>(
     Ok((result.unwrap_or_else(|| Err("it panicked".to_owned())), ran))
 }
 
-/// What the sinks hold after a run on one thread to which nothing happens: of a job with a live
-/// source, after a replay of this ledger.
+/// The rows of the sinks after an undisturbed run on one thread: of a job with a live source, after
+/// a replay of this ledger.
 fn undisturbed(
     sim: &SimWorld,
-    job: &Job,
+    job: &SimJob,
     ledger: &BTreeMap<PathBuf, Vec<u8>>,
 ) -> Result<Vec<Rows>, String> {
     let failed = |error: std::io::Error| error.to_string();
@@ -248,7 +251,7 @@ fn undisturbed(
         }
         false => RunOptions::default(),
     };
-    let handle = start(job.graph(&sim.world, 0, 1, &Planted::default()), &sim.world, &options);
+    let handle = start(job.graph(&sim.world, 0, 1, &PlantedFault::default()), &sim.world, &options);
     let progress = handle.map_err(|it| it.to_string())?.wait().map_err(|it| it.to_string())?;
     // A replay reads what the ledger says, and both would lack what the ledger lacks.
     let read: Vec<u64> = progress.sources.iter().map(|it| it.records).collect();
@@ -259,7 +262,7 @@ fn undisturbed(
     }
 }
 
-/// Where two outputs differ first.
+/// Describes the first difference of two outputs.
 fn difference(sink: usize, is: &Rows, should: &Rows) -> String {
     let same = is.iter().zip(should).take_while(|(is, should)| is == should).count();
     let show = |rows: &Rows| {

@@ -7,8 +7,8 @@ use tidemill_env::{Disk, Random, SimDisk};
 /// The folder of the checkpoints.
 pub(crate) const CHECKPOINTS: &str = "/state";
 
-/// Turns a bit of a file of the checkpoints, or of the ledger unless a replay of it is what the job is
-/// compared with. Gives back what was done, if there was a byte.
+/// Flips a bit of a file of the checkpoints or of the ledger; not of the ledger if a replay of it
+/// is the reference. Describes the flip, if there was a byte.
 pub(crate) fn flip(
     output: &SimDisk,
     state: &SimDisk,

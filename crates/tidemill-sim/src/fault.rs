@@ -1,23 +1,23 @@
-//! What fails by itself in a life of a job: a part that the user or a connector brings.
+//! Faults in a life of a job: a part of the program or a connector fails.
 //!
 //! ```text
-//! seed ─▶ Fault ─▶ Planted ─ asked at each call ─▶ it fails now ─▶ Told: what the job must say
+//! seed ─▶ Fault ─▶ PlantedFault ─ checked at each call ─▶ it fails now ─▶ ExpectedFailure
 //! ```
 //!
-//! - A life has one fault at most, so that the error which it ends with is known word for word.
-//! - A fault that passes is asked again, and ends no life.
+//! - A life has at most one fault, so that its error is known word for word.
+//! - A call that fails for a while is repeated, and ends no life.
 
+mod operator;
 mod sink;
 mod source;
-mod stage;
 
-pub(crate) use sink::{Call, Done, Failure, OfSink};
-pub(crate) use source::{Asked, OfSource};
+pub(crate) use sink::{CallEffect, FaultySink, SinkCall, SinkFailure};
+pub(crate) use source::{FaultySource, SourceCall};
 
-use crate::job::Job;
+use crate::job::SimJob;
+use operator::{FaultyOperator, OperatorFault};
 use sink::SinkFault;
 use source::SourceFault;
-use stage::{Faulty, StageFault};
 use std::{
     fmt,
     sync::{Arc, PoisonError},
@@ -35,21 +35,21 @@ use tidemill_types::{ByteSize, Cycle, SliceId};
 /// One life in so many has a fault.
 const ONE_LIFE_IN: u64 = 2;
 
-/// What the states of a job may take at least.
+/// The smallest budget of the states of a job.
 const BUDGET_BYTES_MIN: u64 = 256;
 
 /// Something that fails by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     Sink(SinkFault),
-    Stage(StageFault),
+    Operator(OperatorFault),
     Source(SourceFault),
     /// Its states may not take more than this.
     Budget(ByteSize),
 }
 
-/// The faults of the lives of a job. They come from the seed by a way of their own, so that what else a
-/// seed says stays as it is when there are faults of another kind.
+/// The faults of the lives of a job. They have random numbers of their own, so that a new kind of
+/// fault changes nothing else of a seed.
 pub(crate) struct Faults(Random);
 
 impl Faults {
@@ -58,14 +58,14 @@ impl Faults {
     }
 
     /// That of the next life, if it has one.
-    pub(crate) fn next(&mut self, job: &Job) -> Option<Fault> {
+    pub(crate) fn next(&mut self, job: &SimJob) -> Option<Fault> {
         let Self(random) = self;
         (random.below(ONE_LIFE_IN) == 0).then(|| match random.below(5) {
             0 | 1 => Fault::Sink(SinkFault::of(random, job)),
             // Those that repeat keep no state.
             3 if !job.begins_anew() => Fault::Budget(ByteSize(BUDGET_BYTES_MIN << random.below(8))),
             4 => Fault::Source(SourceFault::of(random, job)),
-            _ => Fault::Stage(StageFault::of(random, job)),
+            _ => Fault::Operator(OperatorFault::of(random, job)),
         })
     }
 }
@@ -76,7 +76,7 @@ fn soon(random: &mut Random, bits: u64) -> u64 {
     random.below(most)
 }
 
-/// How many lives came to a fault.
+/// Lives in which a fault struck, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     /// In which a sink failed for good.
@@ -120,9 +120,9 @@ impl fmt::Display for Failures {
     }
 }
 
-/// What a job that fails must say.
+/// The error that a failing job must return.
 #[derive(Clone, Debug)]
-struct Told {
+struct ExpectedFailure {
     part: String,
     message: String,
     /// If it is that of one cycle.
@@ -132,7 +132,7 @@ struct Told {
     panicked: bool,
 }
 
-impl Told {
+impl ExpectedFailure {
     fn of(part: String, message: String) -> Self {
         Self { part, message, cycle: None, record: None, panicked: false }
     }
@@ -147,17 +147,17 @@ impl Told {
     }
 }
 
-/// The fault of a life, and whether it came to it.
+/// The fault of a life, and its effects so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Planted(Option<Arc<Inner>>);
+pub(crate) struct PlantedFault(Option<Arc<PlantedState>>);
 
 #[derive(Debug)]
-struct Inner {
+struct PlantedState {
     fault: Fault,
     calls: AtomicU64,
     passed: AtomicU64,
-    told: Mutex<Option<Told>>,
-    /// What must not be: something was asked of a part that had failed for good.
+    expected: Mutex<Option<ExpectedFailure>>,
+    /// A broken invariant: a part was called after it had failed for good.
     wrong: Mutex<Option<String>>,
 }
 
@@ -165,10 +165,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Inner {
-    /// The job must say so from now on.
-    fn tell(&self, told: Told) {
-        lock(&self.told).get_or_insert(told);
+impl PlantedState {
+    /// Sets the error that the job must return from now on.
+    fn expect_failure(&self, expected: ExpectedFailure) {
+        lock(&self.expected).get_or_insert(expected);
     }
 
     /// The number of a call that may fail.
@@ -177,42 +177,42 @@ impl Inner {
     }
 }
 
-impl Planted {
+impl PlantedFault {
     pub(crate) fn new(fault: Option<Fault>) -> Self {
         Self(fault.map(|fault| {
-            Arc::new(Inner {
+            Arc::new(PlantedState {
                 fault,
                 calls: AtomicU64::new(0),
                 passed: AtomicU64::new(0),
-                told: Mutex::new(None),
+                expected: Mutex::new(None),
                 wrong: Mutex::new(None),
             })
         }))
     }
 
     /// The fault of a sink, if this life has one.
-    pub(crate) fn of_sink(&self, sink: usize, name: &str) -> Option<OfSink> {
+    pub(crate) fn of_sink(&self, sink: usize, name: &str) -> Option<FaultySink> {
         let inner = self.0.as_ref()?;
         match inner.fault {
             Fault::Sink(fault) if fault.sink == sink => {
-                Some(OfSink { inner: Arc::clone(inner), fault, name: name.to_owned() })
+                Some(FaultySink { inner: Arc::clone(inner), fault, name: name.to_owned() })
             }
             _ => None,
         }
     }
 
     /// The fault of a source, if this life has one.
-    pub(crate) fn of_source(&self, source: usize, name: &str) -> Option<OfSource> {
+    pub(crate) fn of_source(&self, source: usize, name: &str) -> Option<FaultySource> {
         let inner = self.0.as_ref()?;
         match inner.fault {
             Fault::Source(fault) if fault.source == source => {
-                Some(OfSource { inner: Arc::clone(inner), fault, name: name.to_owned() })
+                Some(FaultySource { inner: Arc::clone(inner), fault, name: name.to_owned() })
             }
             _ => None,
         }
     }
 
-    /// What the states may take in this life, if not all that they want.
+    /// The budget of the states in this life, if it has one.
     pub(crate) fn budget(&self) -> Option<ByteSize> {
         match self.0.as_ref()?.fault {
             Fault::Budget(most) => Some(most),
@@ -220,7 +220,7 @@ impl Planted {
         }
     }
 
-    /// Whether a job that has ended took more than it may, and should have said so.
+    /// Returns true if a job that ended well took more than its budget.
     pub(crate) fn is_over_budget(&self, progress: &Progress) -> bool {
         let all: u64 = progress.stages.iter().map(|it| it.state_bytes).sum();
         self.budget().is_some_and(|most| all > most.0)
@@ -235,14 +235,14 @@ impl Planted {
     ) -> Arc<dyn OperatorFactory> {
         let factory = Arc::clone(factory);
         match self.0.as_ref().map(|inner| (inner, inner.fault)) {
-            Some((inner, Fault::Stage(fault))) if fault.stage == stage => {
-                Arc::new(Faulty::new(factory, Arc::clone(inner), fault, name))
+            Some((inner, Fault::Operator(fault))) if fault.stage == stage => {
+                Arc::new(FaultyOperator::new(factory, Arc::clone(inner), fault, name))
             }
             _ => factory,
         }
     }
 
-    /// Whether it came to a failure with which the job must not have started.
+    /// Returns true if a failure struck with which the job must not have started.
     pub(crate) fn has_failed_at_start(&self) -> bool {
         let starts = match self.0.as_ref().map(|inner| inner.fault) {
             Some(Fault::Sink(fault)) => fault.starts(),
@@ -252,9 +252,9 @@ impl Planted {
         starts && self.has_failed()
     }
 
-    /// Whether it came to a failure that the job must not outlive.
+    /// Returns true if a failure struck that the job must not outlive.
     pub(crate) fn has_failed(&self) -> bool {
-        self.0.as_ref().is_some_and(|inner| lock(&inner.told).is_some())
+        self.0.as_ref().is_some_and(|inner| lock(&inner.expected).is_some())
     }
 
     /// Counts it, if the life came to it.
@@ -265,20 +265,20 @@ impl Planted {
         } else if self.has_failed() {
             match inner.fault {
                 Fault::Sink(_) => failed.sinks += 1,
-                Fault::Stage(fault) if fault.panics => failed.stages_panicked += 1,
-                Fault::Stage(_) => failed.stages += 1,
+                Fault::Operator(fault) if fault.panics => failed.stages_panicked += 1,
+                Fault::Operator(_) => failed.stages += 1,
                 Fault::Budget(_) => failed.over_budget += 1,
                 Fault::Source(_) => failed.sources += 1,
             }
         }
     }
 
-    /// What must not have been.
+    /// The broken invariant, if there is one.
     pub(crate) fn wrong(&self) -> Option<String> {
         lock(&self.0.as_ref()?.wrong).clone()
     }
 
-    /// Whether a job that runs says of the fault what is to be said.
+    /// Returns true if the error of a running job is the expected one.
     pub(crate) fn is_told(&self, error: &JobError) -> bool {
         let Some(inner) = &self.0 else { return false };
         if let Fault::Budget(most) = inner.fault {
@@ -288,22 +288,23 @@ impl Planted {
                 && error.message.contains(&said)
                 && !error.panicked;
             if says {
-                inner.tell(Told::of(error.part.clone(), error.message.clone()));
+                inner
+                    .expect_failure(ExpectedFailure::of(error.part.clone(), error.message.clone()));
             }
         }
-        lock(&inner.told).as_ref().is_some_and(|told| told.is(error))
+        lock(&inner.expected).as_ref().is_some_and(|expected| expected.is(error))
     }
 
-    /// Whether a job that did not start says of the fault what is to be said.
+    /// Returns true if the error of a job that did not start is the expected one.
     pub(crate) fn is_told_at_start(&self, error: &StartError) -> bool {
         let Some(inner) = &self.0 else { return false };
         let passes = inner.passed.load(Ordering::SeqCst) > 0;
-        lock(&inner.told).as_ref().is_some_and(|told| match error {
+        lock(&inner.expected).as_ref().is_some_and(|expected| match error {
             StartError::Open { name, message } => {
-                !passes && (name, message) == (&told.part, &told.message)
+                !passes && (name, message) == (&expected.part, &expected.message)
             }
-            StartError::Away { message } => {
-                passes && *message == format!("`{}`: {}", told.part, told.message)
+            StartError::Unavailable { message } => {
+                passes && *message == format!("`{}`: {}", expected.part, expected.message)
             }
             _ => false,
         })

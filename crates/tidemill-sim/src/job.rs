@@ -1,14 +1,14 @@
 //! A job made from a seed: a graph of moderate size, of all that can hold a state.
 
-mod again;
+mod at_least_once;
+mod at_most_once;
 mod bytes;
-mod loss;
 mod program;
 
 use crate::{
-    fault::Planted,
-    feed::{self, Fed, Feed},
-    kept::{Kept, Memory},
+    fault::PlantedFault,
+    journal_sink::{JournalSink, SinkMemory},
+    sim_source::{self, SimSource, SourceFeed},
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{path::PathBuf, sync::Arc};
@@ -32,19 +32,19 @@ use tidemill_types::{
 };
 
 /// A job. The operators are made once; each life gets a graph of its own.
-pub(crate) struct Job {
-    sources: Vec<Feed>,
+pub(crate) struct SimJob {
+    sources: Vec<SourceFeed>,
     /// By source: the slices that its lives have read.
-    slices: Vec<feed::Slices>,
-    stages: Vec<Stage>,
+    slices: Vec<sim_source::ReadSlices>,
+    stages: Vec<SimStage>,
     /// Stages and outputs that a sink reads.
     read: Vec<(usize, usize)>,
     /// Of the first sink; all others are files.
-    pub(crate) memory: Memory,
-    /// Of a job that may lose: what the rows of each sink are.
-    told: Vec<loss::Told>,
-    /// Of one that may do some of it twice: what its sources were told.
-    followed: Vec<feed::Told>,
+    pub(crate) memory: SinkMemory,
+    /// Of an `at-most-once` job: the kind of rows of each sink.
+    told: Vec<at_most_once::SinkRows>,
+    /// Of an `at-least-once` job: the committed positions of its sources.
+    followed: Vec<sim_source::CommittedOffsets>,
     delivery: Delivery,
     /// Its first source is read before the others.
     preloads: bool,
@@ -57,24 +57,24 @@ pub(crate) struct Job {
     syncs: bool,
 }
 
-struct Stage {
+struct SimStage {
     name: String,
     factory: Arc<dyn OperatorFactory>,
     slices: u32,
     /// The stages that are read, at which port and how: several at one port are a union.
-    reads: Vec<Reads>,
+    reads: Vec<StageInput>,
 }
 
 /// A link of a stage, by the stage at its other end.
 #[derive(Clone, Debug)]
-struct Reads {
+struct StageInput {
     stage: usize,
     port: usize,
     how: Partition,
 }
 
 /// Rows of one shape that a stage writes: `key` and `value` are among the columns.
-struct Stream {
+struct SimStream {
     stage: usize,
     schema: SchemaRef,
     is_read: bool,
@@ -104,7 +104,7 @@ fn window(random: &mut Random) -> WindowSpec {
     }
 }
 
-/// The operator of a stage with one input, what it says of itself, and how rows must reach it.
+/// The operator of a stage with one input: its name, its factory, and the partition of its input.
 fn operator(
     random: &mut Random,
     input: &SchemaRef,
@@ -190,24 +190,24 @@ fn sums(live: bool) -> (&'static str, Arc<dyn OperatorFactory>, Partition) {
     ("sums", Arc::new(sums), Partition::Key(vec![0]))
 }
 
-impl Job {
-    /// Sources, and nothing that reads them yet; with what says what it has of byte records.
+impl SimJob {
+    /// A job with sources alone, and the random numbers for byte records.
     fn with_sources(random: &mut Random) -> (Self, Random) {
         let mut aside = bytes::aside(random);
-        let mut sources: Vec<Feed> = (0..1 + random.below(2))
+        let mut sources: Vec<SourceFeed> = (0..1 + random.below(2))
             .map(|_| {
                 let live = random.below(3) == 0;
-                Feed::of(random, live)
+                SourceFeed::of(random, live)
             })
             .collect();
         sources.extend(bytes::source(&mut aside));
         let preloads = sources[0].every_us.is_none() && random.below(3) == 0;
         let job = Self {
             preloads,
-            slices: sources.iter().map(feed::Slices::of).collect(),
+            slices: sources.iter().map(sim_source::ReadSlices::of).collect(),
             stages: Vec::new(),
             read: Vec::new(),
-            memory: Memory::Whole,
+            memory: SinkMemory::Whole,
             told: Vec::new(),
             followed: Vec::new(),
             delivery: Delivery::ExactlyOnce,
@@ -224,13 +224,13 @@ impl Job {
     pub(crate) fn of(random: &mut Random) -> Self {
         let (mut job, mut aside) = Self::with_sources(random);
         job.memory = match random.below(16) {
-            0 => Memory::BeginsAnew,
-            1 | 2 => Memory::None,
-            _ => Memory::Whole,
+            0 => SinkMemory::BeginsAnew,
+            1 | 2 => SinkMemory::None,
+            _ => SinkMemory::Whole,
         };
         let of_columns = job.sources.iter().filter(|it| !it.is_bytes).enumerate();
-        let mut streams: Vec<Stream> = of_columns
-            .map(|(stage, _)| Stream { stage, schema: feed::schema(), is_read: false })
+        let mut streams: Vec<SimStream> = of_columns
+            .map(|(stage, _)| SimStream { stage, schema: sim_source::schema(), is_read: false })
             .collect();
         if streams.len() == 2 && random.below(2) == 0 {
             job.join(random, &mut streams);
@@ -247,7 +247,7 @@ impl Job {
         job
     }
 
-    fn join(&mut self, random: &mut Random, streams: &mut Vec<Stream>) {
+    fn join(&mut self, random: &mut Random, streams: &mut Vec<SimStream>) {
         let (left, right) = (0, 1);
         let kind = if random.below(2) == 0 { JoinKind::Inner } else { JoinKind::Left };
         let spec = JoinSpec {
@@ -261,14 +261,18 @@ impl Job {
         let made = join(&streams[left].schema, &streams[right].schema, &spec);
         let made = made.expect("two streams that have the key");
         let reads = vec![
-            Reads { stage: streams[left].stage, port: 0, how: Partition::Key(made.left_keys) },
-            Reads { stage: streams[right].stage, port: 1, how: Partition::Key(made.right_keys) },
+            StageInput { stage: streams[left].stage, port: 0, how: Partition::Key(made.left_keys) },
+            StageInput {
+                stage: streams[right].stage,
+                port: 1,
+                how: Partition::Key(made.right_keys),
+            },
         ];
         (streams[left].is_read, streams[right].is_read) = (true, true);
         self.add("join", made.factory, random, reads, streams);
     }
 
-    fn stage(&mut self, random: &mut Random, streams: &mut Vec<Stream>) {
+    fn stage(&mut self, random: &mut Random, streams: &mut Vec<SimStream>) {
         let read = random.below(streams.len() as u64) as usize;
         let live = self.is_live();
         let schema = Arc::clone(&streams[read].schema);
@@ -279,7 +283,7 @@ impl Job {
             let joins = at != read && stream.schema == schema && how != Partition::Local;
             if at == read || (joins && random.below(2) == 0) {
                 stream.is_read = true;
-                reads.push(Reads { stage: stream.stage, port: 0, how: how.clone() });
+                reads.push(StageInput { stage: stream.stage, port: 0, how: how.clone() });
             }
         }
         self.add(name, factory, random, reads, streams);
@@ -290,33 +294,33 @@ impl Job {
         name: &str,
         factory: Arc<dyn OperatorFactory>,
         random: &mut Random,
-        reads: Vec<Reads>,
-        streams: &mut Vec<Stream>,
+        reads: Vec<StageInput>,
+        streams: &mut Vec<SimStream>,
     ) {
         let schema = Arc::clone(&factory.outputs()[0]);
         let stage = self.sources.len() + self.stages.len();
         let local = reads.iter().any(|it| it.how == Partition::Local);
         let slices = if local { 0 } else { 1 + random.below(8) as u32 };
-        self.stages.push(Stage { name: format!("{name}{stage}"), factory, slices, reads });
-        streams.push(Stream { stage, schema, is_read: false });
+        self.stages.push(SimStage { name: format!("{name}{stage}"), factory, slices, reads });
+        streams.push(SimStream { stage, schema, is_read: false });
     }
 
     /// Its sources.
-    pub(crate) fn feeds(&self) -> &[Feed] {
+    pub(crate) fn feeds(&self) -> &[SourceFeed] {
         &self.sources
     }
 
-    /// How many of them got slices while a life ran.
+    /// The number of sources that got slices while a life ran.
     pub(crate) fn grown(&self) -> u64 {
         self.slices.iter().filter(|it| it.came()).count() as u64
     }
 
-    /// Whether its cycles end by time, so that another run has others.
+    /// Returns true if its cycles end by time, so that another run has other cycles.
     pub(crate) fn is_live(&self) -> bool {
         self.sources.iter().any(|it| it.every_us.is_some())
     }
 
-    /// Whether it does nothing twice, and may lose.
+    /// Returns true if the job is `at-most-once`.
     pub(crate) fn may_lose(&self) -> bool {
         self.delivery == Delivery::AtMostOnce
     }
@@ -327,13 +331,13 @@ impl Job {
         Every::Bounds { time: Some(time), records }
     }
 
-    /// Whether it keeps no ledger: each life begins where its sources were told to, with sinks of its
-    /// own.
+    /// Returns true if the job keeps no ledger: each life begins at the committed positions of its
+    /// sources, with sinks of its own.
     pub(crate) fn begins_anew(&self) -> bool {
         self.delivery == Delivery::AtLeastOnce
     }
 
-    /// Where its sinks keep what they have in a life, with the dead letters.
+    /// The files of its sinks in a life, with that of the dead letters.
     pub(crate) fn files(&self, life: u64) -> Vec<PathBuf> {
         let folder = if self.begins_anew() { format!("/out/{life}-") } else { "/out/".to_owned() };
         let numbers = (0..self.read.len()).map(|it| it.to_string());
@@ -341,7 +345,7 @@ impl Job {
         names.map(|name| PathBuf::from(format!("{folder}{name}"))).collect()
     }
 
-    /// How many stages it has.
+    /// The number of its operators.
     pub(crate) fn stage_count(&self) -> usize {
         self.stages.len()
     }
@@ -354,7 +358,7 @@ impl Job {
 
     /// In words.
     pub(crate) fn describe(&self) -> String {
-        let stage = |it: &Stage| {
+        let stage = |it: &SimStage| {
             let reads = it.reads.iter().map(|it| format!("{} by {:?}", it.stage, it.how));
             format!("{} × {} of {}", it.name, it.slices, reads.collect::<Vec<_>>().join(" and "))
         };
@@ -366,13 +370,13 @@ impl Job {
         )
     }
 
-    /// A graph for one life, with what fails in it.
+    /// A graph for one life, with its planted fault.
     pub(crate) fn graph(
         &self,
         world: &World,
         life: u64,
         workers: usize,
-        planted: &Planted,
+        planted: &PlantedFault,
     ) -> JobGraph {
         let mut graph = JobGraph::new("simulated");
         (graph.workers, graph.seed, graph.delivery) = (workers, 7, self.delivery);
@@ -390,7 +394,7 @@ impl Job {
             let name = format!("source{at}");
             let fault = planted.of_source(at, &name);
             let slices = self.slices[at].of_life(feed);
-            let factory = Arc::new(Fed { feed: *feed, slices, clock, told, fault });
+            let factory = Arc::new(SimSource { feed: *feed, slices, clock, told, fault });
             let preload = self.preloads && at == 0;
             graph.add(name, StageKind::Source { factory, preload });
         }
@@ -401,16 +405,16 @@ impl Job {
             let expires = structure::can_expire(&mut *factory.state(SliceId(0))) && slices % 2 == 1;
             let to = graph.add(stage.name.clone(), StageKind::Operator { factory, slices });
             graph[to].ttl = expires.then_some(Span(self.cycle_us));
-            for Reads { stage: from, port, how } in stage.reads.clone() {
+            for StageInput { stage: from, port, how } in stage.reads.clone() {
                 let (from, partition) = (StageIx::at(from), how);
                 graph.links.push(Link { from, output: 0, to, port, partition });
             }
         }
         let names = self.sinks();
         let mut sinks = self.files(life).into_iter().enumerate().map(|(nth, path)| {
-            let memory = if nth == 0 { self.memory } else { Memory::Whole };
+            let memory = if nth == 0 { self.memory } else { SinkMemory::Whole };
             let fault = planted.of_sink(nth, &names[nth]);
-            Box::new(Kept::new(world, path, self.syncs, memory).failing(fault))
+            Box::new(JournalSink::new(world, path, self.syncs, memory).failing(fault))
         });
         for (((from, output), name), sink) in self.read.iter().zip(&names).zip(sinks.by_ref()) {
             let to = graph.add(name.clone(), StageKind::Sink { sink });

@@ -1,9 +1,9 @@
-//! What must hold of the ledger that the lives of a job left, whatever the job made of it.
+//! Invariants of the ledger that the lives of a job left.
 //!
-//! A job with a live source is compared with a replay of its ledger. So what the ledger says is held
-//! against the sources themselves.
+//! A job with a live source is compared with a replay of its ledger. So the ledger itself is
+//! checked against the sources.
 
-use crate::feed::Feed;
+use crate::sim_source::SourceFeed;
 use std::{collections::BTreeMap, path::PathBuf};
 use tidemill_types::{Cycle, Micros};
 use tidemill_wire::{
@@ -13,12 +13,15 @@ use tidemill_wire::{
 
 type Cycles = BTreeMap<Cycle, (Micros, Vec<Cut>)>;
 
-/// Whether the ledger of a job that has come to its end says of each slice that all of it was read,
-/// and of each cycle a time that is not before that of the one before.
+/// Checks that the ledger of a finished job records every slice as read to its end, and that the
+/// times of its cycles never fall.
 ///
 /// # Errors
 /// It does not.
-pub(crate) fn check(feeds: &[Feed], files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<(), String> {
+pub(crate) fn check(
+    feeds: &[SourceFeed],
+    files: &BTreeMap<PathBuf, Vec<u8>>,
+) -> Result<(), String> {
     let (mut last_cycle, mut last_time) = (Cycle::NONE, Micros::MIN);
     // By source and slice: where it stands, and whether it has ended.
     let mut slices: BTreeMap<(u32, u32), (u64, bool)> = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! Whole jobs under one seed: what they do, who goes on when, and what is done to them.
+//! Simulations of whole jobs: one seed decides the job, the order of its threads, and its faults.
 //!
 //! ```text
-//! seed ─▶ job      sources, stages, sinks, cycles, credit       job, feed, kept
+//! seed ─▶ job      sources, operators, sinks, cycles, credit    job, sim_source, journal_sink
 //!      ├▶ lives    kills, power cuts, disks that fail or are full, changes of threads,
-//!      │           checkpoints kept and deleted, jumps of the clock       fate, life
-//!      ├▶ faults   sources, stages, sinks that fail, budgets that are small   fault
-//!      └▶ pace     who is slow, who is stopped, how long a disk takes     env::SimPace
-//! what its sinks hold at the end = what an undisturbed run writes         check
+//!      │           checkpoints kept and deleted, clock jumps     life_plan, life
+//!      ├▶ faults   sources, operators and sinks that fail, small budgets    fault
+//!      └▶ pace     slow threads, stopped threads, slow disks     env::SimPace
+//! rows of its sinks at the end = rows of an undisturbed run      check
 //! ```
 //!
 //! - A seed says everything: two runs of it go through the same points in the same order.
@@ -18,17 +18,17 @@
 
 mod check;
 mod damage;
-mod fate;
 mod fault;
-mod feed;
 mod job;
-mod kept;
+mod journal_sink;
 mod ledger;
 mod life;
+mod life_plan;
 mod outputs;
-mod second;
+mod second_process;
+mod sim_source;
 
-pub use check::{Outcome, Wrong, run, run_at_least_once, run_at_most_once, run_damaged};
+pub use check::{SeedFailure, SeedOutcome, run, run_at_least_once, run_at_most_once, run_damaged};
 pub use fault::Failures;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The lives of a job, from its first start to its end: it is killed, and goes on.
 //!
 //! ```text
-//! main     open ─ start ─ what did it go on from? ─ wait ─ what became of it? ─▶ next life
+//! main     open ─ start ─ check the resume point ─ wait ─ check the outcome ─▶ next life
 //! fate     events at their moments
 //! asker    requests at theirs
 //! ```
@@ -11,11 +11,12 @@
 
 use crate::{
     damage::{self, CHECKPOINTS},
-    fate::{Event, Fate, Request},
-    fault::{Failures, Faults, Planted},
-    job::Job,
-    kept::Rows,
-    ledger, outputs, second,
+    fault::{Failures, Faults, PlantedFault},
+    job::SimJob,
+    journal_sink::Rows,
+    ledger,
+    life_plan::{Event, JobRequest, LifePlan},
+    outputs, second_process,
 };
 use std::{
     collections::BTreeMap,
@@ -42,10 +43,10 @@ const STATE: usize = 1;
 /// The folder of the job's ledger.
 pub(crate) const FOLDER: &str = "/job";
 
-/// What the lives left, and what happened in them.
+/// The output of the lives, and counts of their events.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ended {
-    /// What each sink holds.
+pub(crate) struct LivesOutcome {
+    /// The rows of each sink.
     pub(crate) outputs: Vec<Rows>,
     /// All files of the ledger, those counted that were removed behind a checkpoint.
     pub(crate) ledger: BTreeMap<PathBuf, Vec<u8>>,
@@ -58,22 +59,22 @@ pub(crate) struct Ended {
     /// Lives that said that a checkpoint could not be written.
     pub(crate) told: u64,
     pub(crate) rescaled: u64,
-    /// How often a key came back that had left memory.
+    /// Evicted keys that were read back.
     pub(crate) revived: u64,
-    /// How often one was read while the rest of its slice was not.
+    /// Keys that were read while the rest of their slice was not.
     pub(crate) read_alone: u64,
     pub(crate) failed: Failures,
     /// The last new life began after this cycle, and has no rows up to there.
     pub(crate) after: Cycle,
     /// A bit turned, and the job said that it cannot go on.
     pub(crate) is_damaged: bool,
-    /// What was done to each life, and what became of it.
+    /// The plan and the outcome of each life, in words.
     pub(crate) story: String,
 }
 
-/// What must still be so in the next life.
+/// Facts that must still hold in the next life.
 #[derive(Default)]
-struct Known {
+struct KnownState {
     /// A checkpoint of this cycle was complete.
     cycle: Cycle,
     /// Those that were kept, by their number.
@@ -94,11 +95,12 @@ struct Known {
 struct Life {
     sim: SimWorld,
     state_disk: SimDisk,
-    /// What the disk with ledger and output, and that with the checkpoints, had refused before.
+    /// The operations refused before this life, by the disk with ledger and output and by that with
+    /// the checkpoints.
     refused_before: [FaultCounts; 2],
     handle: Mutex<Option<Arc<JobHandle>>>,
-    known: Arc<Mutex<Known>>,
-    planted: Planted,
+    known: Arc<Mutex<KnownState>>,
+    planted: PlantedFault,
     is_dead: AtomicBool,
     is_over: AtomicBool,
     was_stopped: AtomicBool,
@@ -113,7 +115,8 @@ impl Life {
         lock(&self.handle).clone()
     }
 
-    /// What a disk has refused in this life. What might have failed and did not excuses nothing.
+    /// The operations that a disk has refused in this life. A fault that did not strike excuses
+    /// nothing.
     fn refused(&self, disk: usize) -> FaultCounts {
         let now = [&*self.sim.disk, &self.state_disk][disk].refused();
         let before = self.refused_before[disk];
@@ -124,29 +127,29 @@ impl Life {
         }
     }
 
-    /// Whether the disk with ledger and output has failed, but for want of room, which a job that
-    /// runs waits for.
+    /// Returns true if the disk with ledger and output has failed. A full disk does not count: a
+    /// running job waits for it.
     fn output_failed(&self) -> bool {
         self.refused(OUTPUT).changes > 0 || self.refused(OUTPUT).reads > 0
     }
 
-    /// Whether that disk was full.
+    /// Returns true if that disk was full.
     fn output_was_full(&self) -> bool {
         self.refused(OUTPUT).full > 0
     }
 
-    /// Whether a state could not be read.
+    /// Returns true if a state could not be read.
     fn reading_failed(&self) -> bool {
         self.refused(STATE).reads > 0
     }
 
-    /// Whether the disk with the checkpoints has refused anything.
+    /// Returns true if the disk with the checkpoints has refused anything.
     fn state_failed(&self) -> bool {
         self.refused(STATE) != FaultCounts::default()
     }
 
     /// The job said that it cannot go on: so it should once a bit has turned.
-    fn says(&self, ended: &mut Ended, why: String) -> Result<bool, String> {
+    fn says(&self, ended: &mut LivesOutcome, why: String) -> Result<bool, String> {
         ended.is_damaged = lock(&self.known).damaged;
         if ended.is_damaged { Ok(true) } else { Err(why) }
     }
@@ -172,8 +175,8 @@ impl Life {
         known.cycle = known.cycle.max(progress.cycle);
     }
 
-    /// What happens to it.
-    fn suffer(&self, events: &[(u64, Event)]) {
+    /// Applies the events of its plan.
+    fn apply_events(&self, events: &[(u64, Event)]) {
         let mut passed = 0;
         for (at, event) in events {
             self.sim.world.clock.sleep_micros(at - passed);
@@ -206,8 +209,8 @@ impl Life {
         }
     }
 
-    /// What is asked of it.
-    fn ask(&self, job: &Job, requests: &[(u64, Request)]) {
+    /// Makes the requests of its plan.
+    fn make_requests(&self, job: &SimJob, requests: &[(u64, JobRequest)]) {
         let mut passed = 0;
         for (at, request) in requests {
             self.sim.world.clock.sleep_micros(at - passed);
@@ -217,25 +220,25 @@ impl Life {
                 return;
             }
             match *request {
-                Request::Rescale(workers) => {
+                JobRequest::Rescale(workers) => {
                     let done = handle.rescale(workers).is_ok();
                     lock(&self.known).rescaled += u64::from(done);
                 }
-                Request::Keep => {
+                JobRequest::Keep => {
                     if let Ok(info) = handle.keep_checkpoint("kept") {
                         lock(&self.known).kept.insert(info.number, info.cycle);
                     }
                 }
-                Request::Delete => {
+                JobRequest::Delete => {
                     // From now on nobody knows, whatever the answer is.
                     let first = lock(&self.known).kept.pop_first();
                     if let Some((number, _)) = first {
                         drop(handle.delete_checkpoint(number));
                     }
                 }
-                Request::Second if job.begins_anew() => {}
-                Request::Second => {
-                    let refused = second::is_refused(job, &self.sim.process());
+                JobRequest::Second if job.begins_anew() => {}
+                JobRequest::Second => {
+                    let refused = second_process::is_refused(job, &self.sim.process());
                     let gone = self.is_dead.load(Ordering::SeqCst) || handle.is_over();
                     if !gone && self.refused(OUTPUT) == FaultCounts::default() {
                         let wrong = &mut lock(&self.known).wrong;
@@ -259,21 +262,21 @@ impl Life {
 /// Everything from the first start to the end.
 pub(crate) fn all(
     sim: &SimWorld,
-    job: &Arc<Job>,
+    job: &Arc<SimJob>,
     pace: &SimPace,
     (random, faults): (&mut Random, &mut Faults),
     damages: bool,
-) -> Result<Ended, String> {
+) -> Result<LivesOutcome, String> {
     let state_disk = SimDisk::new(random.next());
-    let known = Arc::new(Mutex::new(Known::default()));
-    let mut ended = Ended::default();
+    let known = Arc::new(Mutex::new(KnownState::default()));
+    let mut ended = LivesOutcome::default();
     let mut story = String::new();
     sim.disk.keep_removed();
     sim.disk.create_dir_all(Path::new("/out")).map_err(|it| it.to_string())?;
     sim.disk.sync_dir(Path::new("/")).map_err(|it| it.to_string())?;
     loop {
         let is_last = ended.lives == LIVES_MAX;
-        let fate = Fate::of(random, faults, (job, pace), is_last);
+        let fate = LifePlan::of(random, faults, (job, pace), is_last);
         ended.lives += 1;
         let from_us = sim.world.clock.monotonic_micros();
         let became = one(sim, &state_disk, job, &fate, &known, &mut ended);
@@ -319,14 +322,14 @@ pub(crate) fn all(
     Ok(ended)
 }
 
-/// One life; whether the job has come to its end in it.
+/// Runs one life; returns true if the job has come to its end.
 fn one(
     sim: &SimWorld,
     state_disk: &SimDisk,
-    job: &Arc<Job>,
-    fate: &Fate,
-    known: &Arc<Mutex<Known>>,
-    ended: &mut Ended,
+    job: &Arc<SimJob>,
+    fate: &LifePlan,
+    known: &Arc<Mutex<KnownState>>,
+    ended: &mut LivesOutcome,
 ) -> Result<bool, String> {
     for disk in [&*sim.disk, state_disk] {
         disk.set_capacity(u64::MAX);
@@ -342,16 +345,16 @@ fn one(
         handle: Mutex::new(None),
         refused_before: [sim.disk.refused(), state_disk.refused()],
         known: Arc::clone(known),
-        planted: Planted::new(fate.fault),
+        planted: PlantedFault::new(fate.fault),
         is_dead: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
         was_stopped: AtomicBool::new(false),
     });
     let events = fate.events.clone();
-    let suffers = life.spawn("fate", move |life| life.suffer(&events));
+    let events_thread = life.spawn("fate", move |life| life.apply_events(&events));
     let outcome = live(&life, &world, &state_world, job, fate, ended);
     life.is_over.store(true, Ordering::SeqCst);
-    suffers.join();
+    events_thread.join();
     life.planted.count(&mut ended.failed);
     let is_done = outcome?;
     if let Some(wrong) = life.planted.wrong() {
@@ -368,9 +371,9 @@ fn live(
     life: &Arc<Life>,
     world: &World,
     state_world: &World,
-    job: &Arc<Job>,
-    fate: &Fate,
-    ended: &mut Ended,
+    job: &Arc<SimJob>,
+    fate: &LifePlan,
+    ended: &mut LivesOutcome,
 ) -> Result<bool, String> {
     let is_dead = || life.is_dead.load(Ordering::SeqCst);
     let origin = origin::of(&mut lock(&life.known), job, fate);
@@ -389,7 +392,7 @@ fn live(
         Ok(handle) => Arc::new(handle),
         Err(error) if life.planted.is_told_at_start(&error) => return Ok(false),
         Err(_) if is_dead() || life.state_failed() || life.output_failed() => return Ok(false),
-        Err(StartError::Away { .. }) if life.output_was_full() => return Ok(false),
+        Err(StartError::Unavailable { .. }) if life.output_was_full() => return Ok(false),
         // It says so, and nothing is lost: without a number it would begin at its start.
         Err(error) if origin.is_kept() && error.to_string().contains("lacks rows") => {
             return match lock(&life.known).damaged {
@@ -407,7 +410,7 @@ fn live(
         origin::went_on(life, job, &handle, origin, ended)?;
     }
     let (asked, requests) = (Arc::clone(job), fate.requests.clone());
-    let asker = life.spawn("asker", move |life| life.ask(&asked, &requests));
+    let asker = life.spawn("asker", move |life| life.make_requests(&asked, &requests));
     let outcome = handle.wait();
     life.is_over.store(true, Ordering::SeqCst);
     asker.join();

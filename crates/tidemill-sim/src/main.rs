@@ -69,25 +69,25 @@ mod runner {
         },
     };
     use tidemill_env::World;
-    use tidemill_sim::{Failures, Outcome, Wrong};
+    use tidemill_sim::{Failures, SeedFailure, SeedOutcome};
 
-    /// What kind of jobs.
+    /// A kind of jobs.
     #[derive(Clone, Copy)]
-    struct Kind {
-        /// What asks for it.
+    struct JobKind {
+        /// Its command-line flag.
         flag: &'static str,
-        run: fn(u64, bool) -> Result<Outcome, Wrong>,
+        run: fn(u64, bool) -> Result<SeedOutcome, SeedFailure>,
     }
 
-    const EXACTLY_ONCE: Kind = Kind { flag: "", run: tidemill_sim::run };
-    const AT_MOST_ONCE: Kind =
-        Kind { flag: " --at-most-once", run: tidemill_sim::run_at_most_once };
-    const AT_LEAST_ONCE: Kind =
-        Kind { flag: " --at-least-once", run: tidemill_sim::run_at_least_once };
-    const DAMAGED: Kind = Kind { flag: " --damaged", run: tidemill_sim::run_damaged };
+    const EXACTLY_ONCE: JobKind = JobKind { flag: "", run: tidemill_sim::run };
+    const AT_MOST_ONCE: JobKind =
+        JobKind { flag: " --at-most-once", run: tidemill_sim::run_at_most_once };
+    const AT_LEAST_ONCE: JobKind =
+        JobKind { flag: " --at-least-once", run: tidemill_sim::run_at_least_once };
+    const DAMAGED: JobKind = JobKind { flag: " --damaged", run: tidemill_sim::run_damaged };
 
     #[derive(Default)]
-    struct Sum {
+    struct Totals {
         seeds: u64,
         lives: u64,
         went_on: u64,
@@ -107,8 +107,8 @@ mod runner {
         wrong: Vec<u64>,
     }
 
-    impl Sum {
-        fn add(&mut self, of: &Outcome) {
+    impl Totals {
+        fn add(&mut self, of: &SeedOutcome) {
             self.seeds += 1;
             self.lives += of.lives;
             self.went_on += of.went_on;
@@ -128,31 +128,31 @@ mod runner {
         }
     }
 
-    fn say(kind: Kind, seed: u64, wrong: &Wrong) {
+    fn say(kind: JobKind, seed: u64, wrong: &SeedFailure) {
         println!("seed {seed} is wrong: {}", wrong.message);
         println!("  {}", wrong.job);
         println!("  cargo run -p tidemill-sim -- --seed {seed}{} --trace", kind.flag);
     }
 
-    fn check(seed: u64, twice: bool, kind: Kind) -> Result<Outcome, Wrong> {
+    fn check(seed: u64, twice: bool, kind: JobKind) -> Result<SeedOutcome, SeedFailure> {
         let outcome = (kind.run)(seed, false)?;
         if twice {
             let again = (kind.run)(seed, false)?;
             if again.hash != outcome.hash {
                 let (job, trace) = (again.job, again.trace);
                 let message = "a second run went another way".to_owned();
-                return Err(Wrong { message, job, trace });
+                return Err(SeedFailure { message, job, trace });
             }
         }
         Ok(outcome)
     }
 
-    fn one(seed: u64, trace: bool, kind: Kind) -> ExitCode {
+    fn one(seed: u64, trace: bool, kind: JobKind) -> ExitCode {
         match (kind.run)(seed, trace) {
             Ok(outcome) => {
                 outcome.trace.iter().filter(|_| trace).for_each(|line| println!("{line}"));
                 let trace = Vec::new();
-                println!("seed {seed} is right: {:?}", Outcome { trace, ..outcome });
+                println!("seed {seed} is right: {:?}", SeedOutcome { trace, ..outcome });
                 ExitCode::SUCCESS
             }
             Err(wrong) => {
@@ -176,7 +176,7 @@ mod runner {
         }
         let (from, to) = arguments.seeds;
         let next = Arc::new(AtomicU64::new(from));
-        let sum = Arc::new(Mutex::new(Sum::default()));
+        let sum = Arc::new(Mutex::new(Totals::default()));
         let world = World::real();
         let started_us = world.clock.monotonic_micros();
         let (twice, wrong_max) = (arguments.twice, arguments.wrong_max);

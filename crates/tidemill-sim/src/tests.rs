@@ -15,7 +15,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &SeedOutcome) {
         self.failed.add(&outcome.failed);
         self.of_bytes += outcome.of_bytes;
     }

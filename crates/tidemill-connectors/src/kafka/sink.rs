@@ -22,7 +22,7 @@ use repeating::Repeating;
 use std::{path::Path, sync::Arc};
 use tidemill_client::{Admin, AdminError, Client, ErrorCode, admin::NewStream};
 use tidemill_env::World;
-use tidemill_flow::{Block, Patience, Sink, SinkError};
+use tidemill_flow::{Block, ErrorKind, RetryPolicy, Sink, SinkError};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 
 mod once;
@@ -117,7 +117,10 @@ impl KafkaSink {
     /// Why the topic cannot be written; what is away passes.
     fn refused(&self, error: &AdminError) -> SinkError {
         let kind = cluster::refused(&self.spec.brokers, &self.spec.topic, error).kind;
-        SinkError { passes: kind == ConnectorErrorKind::Away, ..self.failed(error) }
+        self.failed(error).with_kind(match kind {
+            ConnectorErrorKind::Away => ErrorKind::Retry,
+            _ => ErrorKind::Invalid,
+        })
     }
 
     fn to_be_made(&self) -> NewStream {
@@ -153,7 +156,7 @@ impl Sink for KafkaSink {
                 opened.map_err(SinkError::new)
             }
         };
-        opened.map_err(|error| SinkError { passes: error.passes, ..self.failed(error) })
+        opened.map_err(|error| self.failed(&error).with_kind(error.kind))
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
@@ -171,10 +174,10 @@ impl Sink for KafkaSink {
         Ok(())
     }
 
-    fn wait_with(&mut self, patience: Patience) {
+    fn retry_with(&mut self, patience: RetryPolicy) {
         match &mut self.writer {
-            Writer::Once(once) => once.wait_with(patience),
-            Writer::Repeating(repeating) => repeating.wait_with(patience),
+            Writer::Once(once) => once.retry_with(patience),
+            Writer::Repeating(repeating) => repeating.retry_with(patience),
         }
     }
 
@@ -182,7 +185,7 @@ impl Sink for KafkaSink {
         match &mut self.writer {
             Writer::Once(once) => {
                 let closed = once.close().map_err(|error| not_noted(&error));
-                closed.map_err(|error| SinkError { passes: error.passes, ..self.failed(error) })
+                closed.map_err(|error| self.failed(&error).with_kind(error.kind))
             }
             Writer::Repeating(_) => Ok(()),
         }

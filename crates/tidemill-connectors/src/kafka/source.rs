@@ -26,7 +26,7 @@ use tidemill_client::{
     admin::OffsetAt,
     consumer::{ConsumerOptions, Start},
 };
-use tidemill_env::World;
+use tidemill_env::{World, has_no_room};
 use tidemill_flow::{Obstacle, Position, Source, SourceError, SourceFactory};
 use tidemill_types::job::{Isolation, StartSpec, UntilSpec};
 
@@ -170,7 +170,7 @@ impl KafkaSource {
     fn keep(&self, reach: &Reach) -> Result<(), SourceError> {
         let Some(note) = &self.note else { return Ok(()) };
         let began = Began::new(&self.id, reach, self.values.kept.clone());
-        note.write(&began).map_err(|error| self.failed(error))
+        note.write(&began).map_err(|error| self.failed(&error).retry_if(has_no_room(&error)))
     }
 
     /// The first offsets of the partitions that the topic has, if it has more than are read.

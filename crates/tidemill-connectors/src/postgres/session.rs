@@ -7,7 +7,7 @@ use super::address::Address;
 use super::link::Link;
 use super::trouble::Trouble;
 use tidemill_env::World;
-use tidemill_flow::Patience;
+use tidemill_flow::RetryPolicy;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// How every transaction begins, so that it is as we need it whatever the role's settings are:
@@ -31,16 +31,16 @@ pub(super) struct Session {
     world: World,
     address: Address,
     link: Option<Link>,
-    patience: Patience,
+    patience: RetryPolicy,
 }
 
 impl Session {
     pub(super) fn new(world: &World, address: Address, link: Link) -> Self {
-        let (world, patience) = (world.clone(), Patience::new(world));
+        let (world, patience) = (world.clone(), RetryPolicy::new(world));
         Self { world, address, link: Some(link), patience }
     }
 
-    pub(super) fn wait_with(&mut self, patience: Patience) {
+    pub(super) fn retry_with(&mut self, patience: RetryPolicy) {
         self.patience = patience;
     }
 
@@ -67,11 +67,11 @@ impl Session {
         loop {
             match self.attempt(&mut attempt) {
                 Ok(done) => {
-                    self.patience.over();
+                    self.patience.succeeded();
                     return Ok(done);
                 }
                 Err(Trouble::Passing(error)) if self.patience.gives_up() => {
-                    return Err(Trouble::Lasting(Patience::given_up(error)));
+                    return Err(Trouble::Lasting(RetryPolicy::give_up_message(error)));
                 }
                 Err(trouble @ Trouble::Passing(_))
                     if !self.patience.runs() && self.has_waited(begun_us) =>
@@ -80,8 +80,8 @@ impl Session {
                 }
                 Err(Trouble::Passing(error)) => {
                     let shown = &self.address.shown;
-                    self.patience.tell(format_args!("the database at `{shown}`: {error}"));
-                    self.patience.rest();
+                    self.patience.report(format_args!("the database at `{shown}`: {error}"));
+                    self.patience.pause();
                 }
                 Err(lasting) => return Err(lasting),
             }
@@ -110,7 +110,7 @@ impl Session {
             }
             None => {
                 let error = format!("the database at `{}` does not answer", self.address.shown);
-                Err(Trouble::Lasting(Patience::given_up(error)))
+                Err(Trouble::Lasting(RetryPolicy::give_up_message(error)))
             }
         }
     }

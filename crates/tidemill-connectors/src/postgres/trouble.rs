@@ -18,7 +18,7 @@ pub(super) enum Trouble {
 impl From<Trouble> for SinkError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Passing(error) => Self { passes: true, ..Self::new(error) },
+            Trouble::Passing(error) => Self::retry(error),
             Trouble::Lasting(error) => Self::new(error),
         }
     }

@@ -171,7 +171,7 @@ impl ColumnarSink {
 
     fn failed(&self, error: ArrowError) -> SinkError {
         let passes = matches!(&error, ArrowError::IoError(_, error) if has_no_room(error));
-        SinkError { passes, ..sink_error(&self.path, error) }
+        sink_error(&self.path, error).retry_if(passes)
     }
 
     fn write_up_to(&mut self, cycle: Cycle) -> Result<(), ArrowError> {

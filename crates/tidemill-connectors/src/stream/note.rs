@@ -68,7 +68,7 @@ impl Began {
 
 /// Why a sink could not write its note; without room it passes.
 pub(crate) fn not_noted(error: &io::Error) -> SinkError {
-    SinkError { passes: has_no_room(error), ..SinkError::new(error.to_string()) }
+    SinkError::new(error.to_string()).retry_if(has_no_room(error))
 }
 
 /// The file of a note.

@@ -161,7 +161,8 @@ impl StreamSink {
 
     /// Of a disk: without room it passes.
     fn failed_by_disk(&self, error: io::Error) -> SinkError {
-        SinkError { passes: has_no_room(&error), ..self.failed(error) }
+        let is_full = has_no_room(&error);
+        self.failed(error).retry_if(is_full)
     }
 
     fn streamlets(&self) -> Vec<Arc<Streamlet>> {
@@ -286,7 +287,7 @@ impl StreamSink {
                      then resume the job"
                 ))
             }
-            error @ AppendError::Full(_) => SinkError { passes: true, ..self.failed(error) },
+            error @ AppendError::Full(_) => self.failed(error).retry_if(true),
             error => self.failed(error),
         })?;
         waits.begin();
@@ -348,7 +349,7 @@ impl Sink for StreamSink {
         note.iter().try_for_each(|note| self.is_that_of(note))?;
         let stream = self.find_or_make().map_err(|error| {
             let passes = matches!(&error, LogError::Disk { error, .. } if has_no_room(error));
-            SinkError { passes, ..self.failed(error) }
+            self.failed(error).retry_if(passes)
         })?;
         self.there = vec![None; stream.streamlets().len()];
         self.stream = Some(stream);

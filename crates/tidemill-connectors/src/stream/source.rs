@@ -20,7 +20,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tidemill_env::World;
+use tidemill_env::{World, has_no_room};
 use tidemill_flow::{Position, Read, Source, SourceError, SourceFactory, SourceWaker};
 use tidemill_log::{Log, Stream, Streamlet};
 use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, TimeSpec, UntilSpec};
@@ -155,7 +155,7 @@ impl StreamSource {
     fn keep(&self, reach: &Reach) -> Result<(), SourceError> {
         let Some(note) = &self.note else { return Ok(()) };
         let began = Began::new(&self.stream.id().to_string(), reach, self.values.kept.clone());
-        note.write(&began).map_err(|error| self.failed(&error))
+        note.write(&began).map_err(|error| self.failed(&error).retry_if(has_no_room(&error)))
     }
 
     fn failed(&self, error: &dyn std::fmt::Display) -> SourceError {

@@ -1,32 +1,33 @@
 //! Everything that a job has is opened before anything of it runs.
 
 use super::RunOptions;
-use crate::error::StartError;
-use crate::patience::{Patience, Stalls};
+use crate::error::{ErrorKind, StartError};
 use crate::progress::CheckpointProgress;
+use crate::retry::{RetryPolicy, Stalls};
 use crate::runtime::{
     blocks::BlockPool,
-    checkpoint::{Checkpointer, alone::Alone},
+    checked_source::CheckedSource,
+    checkpoint::{Checkpointer, uncoordinated::Uncoordinated},
     commit::{CommitThread, Committer},
+    commit_followers::CommitFollowers,
     cuts::slice_of,
-    followed::Followed,
-    growth::{Growth, SourceSlices},
-    guarded, hand_over,
-    held::{self, Held, SavedSlice, Unread},
+    growth::{GrowthMonitor, SourceSlices},
+    hand_over,
     job::Job,
     lane::Core,
     layout::Layout,
-    ledger::{Ledger, Opening, Owner, Recorded, Unopened, has_ledger},
-    looks::Looks,
-    needed::Running,
+    ledger::{Ledger, LedgerError, Opening, Owner, RecordedCycles, has_ledger},
+    operator_lane::{OperatorLane, SkipLimit},
     pacer::Pacer,
+    panic_guard,
     peer::Peers,
-    plan::{Parts, Plan, Work},
-    restore::{self, Before},
-    said::Said,
+    plan::{GraphParts, Plan, Work},
+    read_retry::ReadRetry,
+    restore::{self, ResumePoint},
     sink_lane::{SharedSink, SinkLane},
+    slice_slot::{self, RestoreError, SavedSlice, SliceSlot},
+    snapshots::Snapshots,
     source_lane::SourceLane,
-    stage_lane::{Passed, StageLane},
 };
 use crate::sink::Sink;
 use crate::source::{Position, Source};
@@ -46,7 +47,7 @@ use tidemill_wire::ledger::Cut;
 mod origin;
 mod sinks;
 
-use origin::Origin;
+use origin::ResumeFrom;
 
 /// The file that stands for the lock of a data folder.
 const LOCK_FILE: &str = "lock";
@@ -56,13 +57,13 @@ fn open_ledger(
     world: &World,
     options: &RunOptions,
     opening: Opening,
-) -> Result<(Option<Ledger>, Recorded), StartError> {
+) -> Result<(Option<Ledger>, RecordedCycles), StartError> {
     let keeps = plan.delivery.goes_on(options.checkpoint.is_some());
-    let Some(folder) = options.data.as_ref() else { return Ok((None, Recorded::default())) };
+    let Some(folder) = options.data.as_ref() else { return Ok((None, RecordedCycles::default())) };
     if !keeps {
         // It writes from the start what a ledger would have left out.
         Ledger::remove(&world.disk, folder, &plan.name).map_err(unopened)?;
-        return Ok((None, Recorded::default()));
+        return Ok((None, RecordedCycles::default()));
     }
     let sources = plan.stages.iter().filter(|stage| matches!(stage.work, Work::Source { .. }));
     let owner = Owner {
@@ -88,16 +89,18 @@ fn open_ledger(
     Ok((Some(ledger), recorded))
 }
 
-/// Why the ledger could not be opened, or what is noted beside it.
-fn unopened(Unopened { path, message, passes }: Unopened) -> StartError {
+/// The error of a ledger, or of the notes beside it, that could not be opened.
+fn unopened(LedgerError { path, message, kind }: LedgerError) -> StartError {
     let path = path.display().to_string();
-    match passes {
-        true => StartError::Away { message: format!("ledger {path}: {message}") },
-        false => StartError::Ledger { path, message },
+    match kind {
+        ErrorKind::Retry => {
+            StartError::Unavailable { message: format!("ledger {path}: {message}") }
+        }
+        _ => StartError::Ledger { path, message },
     }
 }
 
-/// Whether a job has begun in a data folder, if only to be killed before it read anything.
+/// Returns true if a job has begun in a data folder, even one killed before it read anything.
 #[must_use]
 pub fn has_begun(disk: &dyn Disk, folder: &Path) -> bool {
     disk.exists(&folder.join(LOCK_FILE)).unwrap_or(false) || has_ledger(disk, folder)
@@ -110,32 +113,32 @@ fn lock(world: &World, folder: &Path) -> Result<Box<dyn DiskLock>, StartError> {
     taken.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => StartError::InUse { folder: folder.to_owned() },
         _ if has_no_room(&error) => {
-            StartError::Away { message: format!("{}: {error}", path.display()) }
+            StartError::Unavailable { message: format!("{}: {error}", path.display()) }
         }
         _ => open_error(&path.display().to_string(), error.to_string()),
     })
 }
 
 /// Everything that a job has, opened before anything starts.
-pub(super) struct Opened {
+pub(super) struct OpenedJob {
     /// Of the data folder.
     pub(super) lock: Option<Box<dyn DiskLock>>,
     ledger: Option<Ledger>,
-    recorded: Recorded,
-    /// What was done in earlier lives.
-    pub(super) before: Before,
+    recorded: RecordedCycles,
+    /// The point that earlier lives reached.
+    pub(super) before: ResumePoint,
     /// The cycle of the checkpoint that the job goes on from.
     from: Cycle,
-    /// Nothing of the ledger is done again.
+    /// No cycle of the ledger is repeated.
     skips: bool,
     pub(super) checkpoints: Option<Checkpoints>,
     sources: Vec<(StageIx, SourceLane)>,
     /// By stage.
-    states: BTreeMap<StageIx, Vec<Held>>,
-    /// Those of them that are still to be read.
+    states: BTreeMap<StageIx, Vec<SliceSlot>>,
+    /// The slices that are still to be read back.
     pub(super) saved: Vec<Arc<SavedSlice>>,
     slices_left: Arc<AtomicUsize>,
-    running: Arc<Running>,
+    running: Arc<ReadRetry>,
     sinks: Vec<(StageIx, SharedSink, Cycle)>,
     dead_letter: Option<Box<dyn Sink>>,
     dead_letter_held: Cycle,
@@ -145,18 +148,18 @@ fn open_error(name: &str, message: String) -> StartError {
     StartError::Open { name: name.to_owned(), message }
 }
 
-/// Why the state of a slice could not be read back.
-fn unread_error(name: &str, error: &Unread) -> StartError {
+/// The error of a slice whose state could not be read back.
+fn unread_error(name: &str, error: &RestoreError) -> StartError {
     match error.of_backend.clone().map(StartError::from) {
-        Some(away @ StartError::Away { .. }) => away,
+        Some(away @ StartError::Unavailable { .. }) => away,
         _ => open_error(name, error.to_string()),
     }
 }
 
-impl Opened {
+impl OpenedJob {
     pub(super) fn new(
         plan: &Plan,
-        mut parts: Parts,
+        mut parts: GraphParts,
         world: &World,
         options: &RunOptions,
         workers: usize,
@@ -173,8 +176,8 @@ impl Opened {
         let mut opened = Self {
             lock,
             ledger: None,
-            recorded: Recorded::default(),
-            before: Before::default(),
+            recorded: RecordedCycles::default(),
+            before: ResumePoint::default(),
             from: Cycle::NONE,
             skips: plan.delivery == Delivery::AtMostOnce,
             checkpoints: None,
@@ -190,7 +193,7 @@ impl Opened {
         let mut sources = Some(open_sources(plan)?);
         if let Opening::Anew(beginning) = opening {
             // What the new ledger will hold is known.
-            opened.recorded = Recorded::of_new(beginning);
+            opened.recorded = RecordedCycles::of_new(beginning);
             let sources = sources.take().unwrap_or_default();
             opened.find_origin(plan, from.take(), sources, options)?;
             opened.find_states(plan, world, options, workers)?;
@@ -203,18 +206,18 @@ impl Opened {
             opened.find_origin(plan, from, sources, options)?;
             opened.find_states(plan, world, options, workers)?;
         }
-        opened.stages_are_those(plan, world, options)?;
+        opened.check_stages(plan, world, options)?;
         if let Some(checkpoints) = &mut opened.checkpoints {
             checkpoints.confirm().map_err(origin::refused)?;
         }
         Ok(opened)
     }
 
-    /// Finds where the job goes on, and takes its sources there.
+    /// Finds the point to resume from, and seeks the sources there.
     fn find_origin(
         &mut self,
         plan: &Plan,
-        from: Option<(Checkpoints, Origin)>,
+        from: Option<(Checkpoints, ResumeFrom)>,
         mut sources: Vec<(StageIx, OpenSource)>,
         options: &RunOptions,
     ) -> Result<(), StartError> {
@@ -241,7 +244,7 @@ impl Opened {
         Ok(())
     }
 
-    /// The states of all stages, as of there.
+    /// Opens the states of all stages, as of that point.
     fn find_states(
         &mut self,
         plan: &Plan,
@@ -252,10 +255,10 @@ impl Opened {
         let recovery = options.checkpoint.as_ref().map(|to| to.recovery);
         for id in plan.ids().filter(|id| plan.is_here(*id)) {
             if let (Some(checkpoints), Some(recovery)) = (&mut self.checkpoints, recovery) {
-                restore::save_to_be_read(plan, id, checkpoints, recovery);
+                restore::index_saves(plan, id, checkpoints, recovery);
             }
             let Self { checkpoints, before, saved, slices_left, running, .. } = self;
-            let states = restore::states(
+            let states = restore::slice_slots(
                 plan,
                 id,
                 checkpoints.as_ref(),
@@ -268,20 +271,20 @@ impl Opened {
         }
         if recovery == Some(Recovery::Eager) {
             let saved = Arc::new(std::mem::take(&mut self.saved));
-            held::load_all(world, &saved, workers)
+            slice_slot::load_all(world, &saved, workers)
                 .map_err(|(stage, error)| unread_error(&plan[stage].name, &error))?;
         }
         Ok(())
     }
 
-    /// Goes to where a source slice was as of the checkpoint.
+    /// Seeks a source slice to its position in the checkpoint.
     fn seek(&self, plan: &Plan, stage: StageIx, source: &mut OpenSource) -> Result<(), StartError> {
         match self.before.source(SliceKey::new(stage, source.slice)).filter(|saved| !saved.ended) {
             Some(saved) => {
                 let (name, to) = (&plan[stage].name, Position(saved.position));
                 let seek = || source.source.seek(to, saved.watermark);
-                let sought = guarded::blamed(name, Some(source.slice.0), seek);
-                sought.map_err(|error| open_error(name, error.message))
+                let sought = panic_guard::call_blaming(name, Some(source.slice.0), seek);
+                sought.map_err(|error| StartError::of_part(name, error))
             }
             None => Ok(()),
         }
@@ -312,7 +315,7 @@ impl Opened {
             let saved = self.before.source(SliceKey::new(stage, slice));
             let idle = saved.is_some_and(|saved| saved.idle);
             let told = saved.map_or(factory.begins_at(slice.0).0, |saved| saved.position);
-            let source = Said::new(source, factory.schema());
+            let source = CheckedSource::new(source, factory.schema());
             (stage, SourceLane::new(slice, source, factory.live(), *preload, replay, idle, told))
         };
         goes_on.map(lane).collect()
@@ -331,19 +334,19 @@ fn open_sources(plan: &Plan) -> Result<Vec<(StageIx, OpenSource)>, StartError> {
         let Work::Source { factory, .. } = &stage.work else { continue };
         for slice in 0..stage.slices {
             let source =
-                factory.open(slice).map_err(|error| open_error(&stage.name, error.message))?;
+                factory.open(slice).map_err(|error| StartError::of_part(&stage.name, error))?;
             sources.push((id, OpenSource { slice: SliceId(slice), source }));
         }
     }
     Ok(sources)
 }
 
-/// Lets the sources note where they begin. After the ledger: one with cycles of an earlier life
-/// beside notes of this one would be taken for theirs.
+/// Lets the sources note their beginning. It comes after the ledger: a ledger with cycles of an
+/// earlier life beside notes of this one would be taken for theirs.
 fn begin_sources(plan: &Plan) -> Result<(), StartError> {
     for (_, stage) in plan.indexed().filter(|(id, _)| plan.is_here(*id)) {
         if let Work::Source { factory, .. } = &stage.work {
-            factory.begin().map_err(|error| open_error(&stage.name, error.message))?;
+            factory.begin().map_err(|error| StartError::of_part(&stage.name, error))?;
         }
     }
     Ok(())
@@ -353,7 +356,7 @@ pub(super) fn build(
     plan: Plan,
     world: &World,
     options: &RunOptions,
-    opened: &mut Opened,
+    opened: &mut OpenedJob,
     peers: Peers,
 ) -> (Arc<Job>, CommitThread) {
     let (before, recorded) = (&opened.before, &opened.recorded);
@@ -376,14 +379,14 @@ pub(super) fn build(
         Work::Source { factory, .. } => Some((id, Arc::clone(factory))),
         _ => None,
     });
-    let followed = Followed::new(followed, recorded.last());
+    let followed = CommitFollowers::new(followed, recorded.last());
     let begins_anew = |sink: &SharedSink| !sink.lock().is_ok_and(|sink| !sink.begins_anew());
     let has_floor = opened.skips || !opened.sinks.iter().any(|(_, sink, _)| begins_anew(sink));
     let alone = options.checkpoint.as_ref().filter(|_| opened.skips);
-    let alone = alone.map(|to| Alone::new(&to.every));
+    let alone = alone.map(|to| Uncoordinated::new(&to.every));
     let job = Job {
         sources: SourceSlices::new(slices.len()),
-        growth: Growth::after(recorded.last()),
+        growth: GrowthMonitor::after(recorded.last()),
         readers: Arc::clone(&opened.running.readers),
         committer: Committer::new(
             slices,
@@ -398,7 +401,7 @@ pub(super) fn build(
             alone,
             &opened.slices_left,
         ),
-        looks: Looks::default(),
+        snapshots: Snapshots::default(),
         checkpoints: Mutex::new(CheckpointProgress { cycle: opened.from, ..Default::default() }),
         slices_done: plan.stages.iter().map(|_| AtomicU64::new(0)).collect(),
         plan,
@@ -430,14 +433,14 @@ pub(super) fn build(
     opened.running.set(&job);
     for (stage, sink, _) in &opened.sinks {
         if let Ok(mut sink) = sink.lock() {
-            sink.wait_with(Patience::of(&job, &job.plan[*stage].name));
+            sink.retry_with(RetryPolicy::of(&job, &job.plan[*stage].name));
         }
     }
     (job, thread)
 }
 
-/// Gives every lane what it runs. Stages and source slices that have ended get none.
-pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
+/// Gives every lane its core. Stages and source slices that have ended get none.
+pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: OpenedJob) {
     let before = &opened.before;
     for lane in layout.lanes.iter().flatten() {
         hand_over::had_ended(job, layout, lane, |slice| match &job.plan[slice.stage].work {
@@ -456,11 +459,11 @@ pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
             let states = states.by_ref().take(lane.slices.len()).collect();
             let (operator, wants_time) = (factory.operator(), factory.wants_time());
             let watermark = before.watermark(id);
-            let mut core = StageLane::new(job, id, operator, states, wants_time, watermark);
+            let mut core = OperatorLane::new(job, id, operator, states, wants_time, watermark);
             if opened.skips && before.cycle > Cycle::NONE {
-                core = core.pass(Passed { cycle: before.cycle, time: before.time });
+                core = core.skip_until(SkipLimit { cycle: before.cycle, time: before.time });
             }
-            hand_over::open(job, lane, Core::Stage(Box::new(core)));
+            hand_over::open(job, lane, Core::Operator(Box::new(core)));
         }
     }
     for (stage, sink, held) in opened.sinks {

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::block::{Block, Payload};
-use crate::look::{StateAt, StateTable, TakeRows};
 use crate::operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
 use crate::partition::Partition;
 use crate::sink::{Sink, SinkError};
+use crate::snapshot::{StateAt, StateTable, TakeRows};
 use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};
 use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -20,29 +20,30 @@ use tidemill_state::Map;
 use tidemill_types::{Micros, ProcessIx, SliceId, SliceKey, Span, StageIx};
 use tidemill_wire::{journal, ledger::LedgerEntry};
 
-mod ahead;
-mod alone;
-mod anew;
 mod bad_records;
 mod budget;
-mod changed;
+mod checkpoint_fit;
 mod checkpoints;
 mod clocks;
+mod commit_followers;
 mod ends;
+mod error_kinds;
 mod event_time;
 mod expiry;
-mod fitting;
-mod full;
+mod factory_panics;
+mod full_disk;
 mod growth;
+mod job_changes;
 mod lives;
-mod looks;
-mod makers;
-mod pass;
+mod new_life;
+mod passed_blocks;
+mod read_ahead;
 mod recovery;
 mod rescale;
+mod seek;
 mod server;
-mod sought;
-mod told;
+mod snapshots;
+mod uncoordinated;
 
 fn schema(names: &[&str]) -> SchemaRef {
     let field = |name: &&str| Field::new(*name, DataType::Int64, false);

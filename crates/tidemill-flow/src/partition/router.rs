@@ -8,7 +8,7 @@ use crate::block::{Payload, Routing};
 use crate::slice_runs::SliceRuns;
 use std::ops::Range;
 
-/// Routes blocks, and keeps the memory that it takes. What is given to it as `used` is written over.
+/// Routes blocks, and keeps its memory. The routing given as `used` is written over.
 #[derive(Debug, Default)]
 pub struct Router {
     /// By row.

@@ -1,4 +1,4 @@
-//! Blocks that were read by everyone, kept for the next: a block costs no allocation.
+//! A pool of used blocks: a block costs no allocation.
 
 use crate::block::{Block, Payload, Routing};
 use crate::rows::Rows;
@@ -13,8 +13,8 @@ const ROUTINGS_KEPT: usize = 32;
 const ROUTINGS_RESTING: usize = 8;
 const ROUTING_ROWS_MAX: usize = 1 << 16;
 
-/// Empty blocks, and the memory of their routings. What has rested longest is used first, as in
-/// [`crate::rows::RowsPool`].
+/// Empty blocks, and the memory of their routings. The memory that has rested longest is used
+/// first, as in [`crate::rows::RowsPool`].
 pub(crate) struct BlockPool {
     free: ArrayQueue<Arc<Block>>,
     routings: ArrayQueue<Routing>,

@@ -1,14 +1,14 @@
-//! How much memory the state of a job takes, and how much it may.
+//! The memory that the state of a job takes, and its budget.
 //!
 //! ```text
 //! lane ── now and then: the memory of my slices ──▶ by stage ── sum ──▶ more than the budget? the job ends
 //! ```
 //!
-//! A state that would not fit into the machine ends its job with a clear error and a checkpoint to go
-//! on from, and not the process with none. Counting is an estimate ([`structure::sampled`]), and takes
-//! no more than a fiftieth of a lane's time.
+//! A state that would not fit into the machine ends its job with a clear error and a checkpoint to
+//! resume from; it does not end the process. The count is an estimate ([`structure::sampled`]), and
+//! takes at most a fiftieth of a lane's time.
 
-use super::held::Held;
+use super::slice_slot::SliceSlot;
 use std::sync::Arc;
 use tidemill_env::sync::atomic::{AtomicU64, Ordering};
 use tidemill_state::structure;
@@ -23,13 +23,13 @@ const REST_PER_COUNT: u64 = 50;
 
 /// The memory of all states of a job.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct StateBudget {
     most: Option<ByteSize>,
-    /// By stage: what the states take, and its name.
+    /// By stage: the memory of its states in bytes, and its name.
     stages: Vec<(AtomicU64, String)>,
 }
 
-impl Budget {
+impl StateBudget {
     pub(crate) fn new(names: impl Iterator<Item = String>, most: Option<ByteSize>) -> Self {
         Self { most, stages: names.map(|it| (AtomicU64::new(0), it)).collect() }
     }
@@ -43,14 +43,14 @@ impl Budget {
         self.stages[stage.index()].0.load(Ordering::Relaxed)
     }
 
-    /// Bytes that a slice may have in memory at most when it is restored, if others of it can be read
-    /// when they are asked for: so that what has no room is no reason not to go on.
+    /// The memory that a slice may take when it is restored, in bytes, if the rest of it can be
+    /// read on demand. A state over the budget then still resumes.
     pub(crate) fn restored_bytes_max(&self, slices: u64) -> usize {
         let share = |most: ByteSize| most.0 / RESTORED_SHARE / slices.max(1);
         self.most.map_or(usize::MAX, |most| usize::try_from(share(most)).unwrap_or(usize::MAX))
     }
 
-    /// Why the job cannot go on, if its states take more than they may.
+    /// The reason to end the job, if its states exceed the budget.
     fn exceeded(&self) -> Option<String> {
         let most = self.most?;
         let all: u64 = self.ids().map(|stage| self.of(stage)).sum();
@@ -68,20 +68,20 @@ impl Budget {
     }
 }
 
-/// What the slices of one lane take.
-pub(crate) struct Counted {
-    of: Arc<Budget>,
+/// The memory of the slices of one lane.
+pub(crate) struct LaneMemory {
+    of: Arc<StateBudget>,
     stage: StageIx,
     bytes: u64,
     /// When they are counted again.
     due_us: u64,
 }
 
-impl Counted {
-    /// Of a lane with what it begins with: it may be long before anything comes for it.
-    pub(crate) fn new(of: &Arc<Budget>, stage: StageIx, states: &mut [Held]) -> Self {
+impl LaneMemory {
+    /// Counts a lane's initial states: its first record may come much later.
+    pub(crate) fn new(of: &Arc<StateBudget>, stage: StageIx, states: &mut [SliceSlot]) -> Self {
         let mut counted = Self { of: Arc::clone(of), stage, bytes: 0, due_us: 0 };
-        let here = states.iter_mut().filter_map(Held::in_memory);
+        let here = states.iter_mut().filter_map(SliceSlot::in_memory);
         counted.set(here.map(|state| structure::memory(&mut **state) as u64).sum());
         counted
     }
@@ -92,14 +92,14 @@ impl Counted {
     /// The job has reached its budget.
     pub(crate) fn count(
         &mut self,
-        states: &mut [Held],
+        states: &mut [SliceSlot],
         now_us: impl Fn() -> u64,
     ) -> Result<(), String> {
         let start_us = now_us();
         if start_us < self.due_us {
             return Ok(());
         }
-        let here = states.iter_mut().filter_map(Held::here);
+        let here = states.iter_mut().filter_map(SliceSlot::here);
         let bytes: usize = here.map(|state| structure::memory(&mut **state)).sum();
         self.set(bytes as u64);
         let took_us = now_us() - start_us;
@@ -115,7 +115,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for LaneMemory {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -127,11 +127,11 @@ mod tests {
 
     #[test]
     fn the_states_of_all_stages_count_together() {
-        let budget = Arc::new(Budget::new(
+        let budget = Arc::new(StateBudget::new(
             ["a", "b", "c"].map(str::to_owned).into_iter(),
             Some(ByteSize(100)),
         ));
-        let mut lanes = [0, 0, 2].map(|stage| Counted::new(&budget, StageIx(stage), &mut []));
+        let mut lanes = [0, 0, 2].map(|stage| LaneMemory::new(&budget, StageIx(stage), &mut []));
         lanes[0].set(40);
         lanes[2].set(60);
         assert_eq!(budget.exceeded(), None);

@@ -7,24 +7,23 @@
 //! commit thread  sinks have c, durably ──────────────────────────────┘              └─ manifest
 //! ```
 //!
-//! - No lane waits for another, or for the disk: a lane freezes its slices when it has processed
-//!   `c`, and goes on with `c + 1`.
+//! - No lane waits for another, or for the disk: a lane freezes its slices after `c`, and goes on
+//! with `c + 1`.
 //! - The manifest is written when every slice is in the backend and every sink has `c` for good:
 //!   a job that goes on from there makes no cycle that a sink still lacks.
-//! - What cannot be written is kept, and written later; the checkpoint before stays in force.
-//! - Under `at-most-once` each slice is saved by itself ([`alone`]); a checkpoint that is kept is
+//! - A failed write is repeated later; the checkpoint before stays in force.
+//! - Under `at-most-once` each slice is saved by itself ([`uncoordinated`]); a checkpoint that is kept is
 //!   made as above.
 
-pub(crate) mod alone;
-mod pace;
+mod interval;
 mod thread;
+pub(crate) mod uncoordinated;
 
 pub(crate) use thread::run;
 
 use super::job::Job;
 use super::plan::Work;
 use crate::error::AskError;
-use alone::{Alone, Gate};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -40,6 +39,7 @@ use tidemill_env::sync::{
 };
 use tidemill_state::Delta;
 use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
+use uncoordinated::{Gate, Uncoordinated};
 
 /// Bytes that may wait for the thread before lanes pause writing out.
 const WAITING_BYTES_MAX: usize = 16 << 20;
@@ -57,87 +57,86 @@ pub(crate) struct Checkpointer {
     /// The thread waits until all sinks have committed this cycle; [`u64::MAX`] if it does not.
     awaited: AtomicU64,
     /// Slices are saved by themselves.
-    pub(crate) alone: Option<Alone>,
+    pub(crate) uncoordinated: Option<Uncoordinated>,
     /// Bytes of the pieces that wait for the thread.
     waiting: AtomicUsize,
     /// Slices whose state is still to be read back.
     pub(crate) slices_left: Arc<AtomicUsize>,
     /// The job goes on from no cycle before this one.
     floor: AtomicU64,
-    /// Whether that is so: some sink may need all cycles again.
+    /// False if some sink may need all cycles again, so that the floor stays 0.
     has_floor: bool,
     /// All complete checkpoints, the oldest first.
     pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
-    /// Those that are damaged, by number, with what is wrong.
+    /// The damaged checkpoints, by number, with the fault of each.
     pub(crate) damaged: Mutex<Vec<(u64, String)>>,
-    /// Finds them for those who read from them; none before the thread runs, and after the end.
+    /// Opens checkpoints for readers; none before the thread runs, and after the end.
     looker: Mutex<Option<CheckpointReader>>,
-    arrived: Mutex<Arrived>,
-    bell: Condvar,
+    arrived: Mutex<PendingCheckpoint>,
+    wakeup: Condvar,
 }
 
 /// Source slices that have ended, with the cycle in which each did.
-pub(crate) type Ended = BTreeMap<SliceKey, (Cycle, SavedSource)>;
+pub(crate) type EndedSources = BTreeMap<SliceKey, (Cycle, SavedSource)>;
 
-/// What the lanes brought for the checkpoint under way.
+/// The contributions of the lanes to the checkpoint under way.
 #[derive(Default)]
-struct Arrived {
+struct PendingCheckpoint {
     /// The recorded time of its cycle.
     time: Micros,
     /// The positions of source slices as of its cycle.
     sources: BTreeMap<SliceKey, SavedSource>,
     /// As of the cycle with which they ended, whenever that was.
-    ended: Ended,
+    ended: EndedSources,
     /// The watermarks of operators.
     watermarks: BTreeMap<StageIx, Micros>,
     /// The last cycle with rows of each sink.
     sinks: BTreeMap<StageIx, Cycle>,
     /// Slices that are written out whole.
     slices: usize,
-    /// Whether slices may be saved by themselves, and how many are.
+    /// The gate for slices that are saved by themselves.
     gate: Gate,
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<SlicePiece>,
     /// Deltas whose memory is used again.
     spare: Vec<Delta>,
-    asked: VecDeque<Asked>,
-    /// Those who wait for the checkpoint under way, or one of the next, each with the name under which
-    /// it is kept.
-    keeps: VecDeque<(String, KeptTo)>,
+    requests: VecDeque<CheckpointRequest>,
+    /// Requests for a kept checkpoint: the name, and the channel for the reply.
+    keeps: VecDeque<(String, KeepReply)>,
     /// Nobody answers any more.
     is_closed: bool,
 }
 
-/// Some of what changed in a slice.
-struct Piece {
+/// A piece of the changes of a slice.
+struct SlicePiece {
     slice: SliceKey,
     delta: Delta,
 }
 
 /// Waits for a checkpoint that is kept.
-type KeptTo = Sender<Result<CheckpointInfo, AskError>>;
+type KeepReply = Sender<Result<CheckpointInfo, AskError>>;
 
-/// What is asked of the thread, and who waits for the answer.
-enum Asked {
+/// A request to the thread, with the channel for the reply.
+enum CheckpointRequest {
     /// A checkpoint now, that is kept under a name.
-    Keep(String, KeptTo),
+    Keep(String, KeepReply),
     /// A checkpoint that is deleted.
     Delete(u64, Sender<Result<(), CheckpointError>>),
 }
 
 impl Checkpointer {
-    /// With source slices that ended in an earlier life. Without a floor cycles are never over,
-    /// whatever checkpoint is behind them.
+    /// A checkpointer with the source slices that ended in an earlier life. Without a floor every
+    /// cycle of the ledger is kept.
     pub(crate) fn new(
-        ended: Ended,
+        ended: EndedSources,
         (is_on, has_floor): (bool, bool),
-        alone: Option<Alone>,
+        uncoordinated: Option<Uncoordinated>,
         slices_left: &Arc<AtomicUsize>,
     ) -> Self {
         Self {
             is_on,
             is_whole: AtomicBool::new(true),
             awaited: AtomicU64::new(u64::MAX),
-            alone,
+            uncoordinated,
             floor: AtomicU64::new(0),
             has_floor,
             at: AtomicU64::new(u64::MAX),
@@ -146,22 +145,22 @@ impl Checkpointer {
             complete: Mutex::default(),
             damaged: Mutex::default(),
             looker: Mutex::new(None),
-            arrived: Mutex::new(Arrived { ended, ..Arrived::default() }),
-            bell: Condvar::new(),
+            arrived: Mutex::new(PendingCheckpoint { ended, ..PendingCheckpoint::default() }),
+            wakeup: Condvar::new(),
         }
     }
 
-    fn arrived(&self) -> MutexGuard<'_, Arrived> {
+    fn arrived(&self) -> MutexGuard<'_, PendingCheckpoint> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a checkpoint is made at the end of this cycle.
+    /// Returns true if a checkpoint is made at the end of this cycle.
     #[inline]
     pub(crate) fn is_at(&self, cycle: Cycle) -> bool {
         self.at.load(Ordering::Acquire) == cycle.0
     }
 
-    /// Whether all slices are frozen at the end of this cycle.
+    /// Returns true if all slices are frozen at the end of this cycle.
     ///
     /// Looked at in this order: a lane may come here when a checkpoint of its cycle that does not
     /// wait for it is complete, and one of a later cycle that does was begun.
@@ -187,12 +186,17 @@ impl Checkpointer {
             arrived.sources.insert(slice, saved);
         }
         drop(arrived);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// A lane of a stage has come to the checkpoint's cycle.
     pub(crate) fn stage(&self, stage: StageIx, watermark: Micros) {
-        self.arrived().watermarks.insert(stage, watermark);
+        let mut arrived = self.arrived();
+        let others = arrived.watermarks.insert(stage, watermark);
+        debug_assert!(
+            others.is_none_or(|it| it == watermark),
+            "the lanes of a stage have one watermark at the end of a cycle"
+        );
     }
 
     /// A sink has come to the checkpoint's cycle; the last one of which it had rows.
@@ -200,12 +204,12 @@ impl Checkpointer {
         self.arrived().sinks.insert(stage, last);
     }
 
-    /// Whether more may be written out now: what waits for the disk is bounded.
+    /// Returns true if lanes may write out more now: the bytes that wait for the disk are bounded.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) < WAITING_BYTES_MAX
     }
 
-    /// Some of what changed in a slice of a stage, or the last of it. Gives back an empty delta.
+    /// Takes a piece of the changes of a slice, or the last one. Gives back an empty delta.
     pub(crate) fn piece(&self, slice: SliceKey, delta: Delta, is_last: bool) -> Delta {
         let mut arrived = self.arrived();
         arrived.slices += usize::from(is_last);
@@ -213,11 +217,11 @@ impl Checkpointer {
             delta
         } else {
             self.waiting.fetch_add(delta.bytes(), Ordering::Relaxed);
-            arrived.pieces.push_back(Piece { slice, delta });
+            arrived.pieces.push_back(SlicePiece { slice, delta });
             arrived.spare.pop().unwrap_or_default()
         };
         drop(arrived);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
         empty
     }
 
@@ -232,18 +236,18 @@ impl Checkpointer {
     /// Asks the thread for a checkpoint that is kept under a name; waits for it.
     pub(crate) fn keep(&self, name: &str) -> Result<CheckpointInfo, AskError> {
         let (sender, receiver) = mpsc::channel();
-        self.ask(Asked::Keep(name.to_owned(), sender))?;
+        self.ask(CheckpointRequest::Keep(name.to_owned(), sender))?;
         receiver.recv().map_err(|_| AskError::Over)?
     }
 
     /// Asks the thread to delete a checkpoint that is kept.
     pub(crate) fn delete(&self, number: u64) -> Result<(), AskError> {
         let (sender, receiver) = mpsc::channel();
-        self.ask(Asked::Delete(number, sender))?;
+        self.ask(CheckpointRequest::Delete(number, sender))?;
         Ok(receiver.recv().map_err(|_| AskError::Over)??)
     }
 
-    fn ask(&self, asked: Asked) -> Result<(), AskError> {
+    fn ask(&self, asked: CheckpointRequest) -> Result<(), AskError> {
         if !self.is_on {
             return Err(AskError::None);
         }
@@ -251,9 +255,9 @@ impl Checkpointer {
         if arrived.is_closed {
             return Err(AskError::Over);
         }
-        arrived.asked.push_back(asked);
+        arrived.requests.push_back(asked);
         drop(arrived);
-        self.bell.notify_all();
+        self.wakeup.notify_all();
         Ok(())
     }
 
@@ -262,7 +266,7 @@ impl Checkpointer {
         Cycle(self.floor.load(Ordering::Acquire))
     }
 
-    /// A complete checkpoint, that of a number or the newest, which stays until the result is dropped.
+    /// A complete checkpoint, by number or the newest. It stays until the result is dropped.
     pub(crate) fn pin(&self, number: Option<u64>) -> Result<PinnedCheckpoint, AskError> {
         match &*self.looker() {
             Some(looker) => Ok(looker.pin(number)?),
@@ -272,19 +276,19 @@ impl Checkpointer {
         }
     }
 
-    /// What is there before the thread runs can be listed and looked at.
+    /// Shows the checkpoints that are there before the thread runs.
     pub(crate) fn found(&self, checkpoints: &Checkpoints) {
         self.show(checkpoints);
         self.looker().get_or_insert_with(|| checkpoints.looker());
     }
 
-    /// Lets go of what is stored, when no thread of the job is left: another may have it then. Those
-    /// who have pinned a checkpoint keep it open until they are done.
+    /// Closes the store once no thread of the job is left, so that another job may open it. PinnedCheckpoint
+    /// checkpoints keep it open until they are dropped.
     pub(crate) fn let_go(&self) {
         drop(self.looker().take());
     }
 
-    /// Whether that was done.
+    /// Returns true once the store is closed.
     pub(crate) fn has_let_go(&self) -> bool {
         self.arrived().is_closed && self.looker().is_none()
     }
@@ -293,7 +297,7 @@ impl Checkpointer {
         self.looker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the newest complete checkpoint was made, in microseconds since 1970.
+    /// The time of the newest complete checkpoint, in microseconds since 1970.
     pub(crate) fn newest_us(&self) -> Option<i64> {
         let complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
         complete.last().map(|(info, _)| info.made_us)
@@ -319,14 +323,14 @@ impl Checkpointer {
     /// Wakes the thread.
     pub(crate) fn wake(&self) {
         drop(self.arrived());
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 }
 
-impl Arrived {
-    /// Somebody waits for the checkpoint under way, or asks for something.
+impl PendingCheckpoint {
+    /// Returns true if a request waits for the checkpoint under way.
     fn is_awaited(&self) -> bool {
-        !self.asked.is_empty() || !self.keeps.is_empty()
+        !self.requests.is_empty() || !self.keeps.is_empty()
     }
 
     /// The last cycle that each stage processes, if all that feeds it has ended; else [`u64::MAX`]. None
@@ -349,7 +353,7 @@ impl Arrived {
         Some(job.plan.downstream(last))
     }
 
-    /// How many slices come, once that is known.
+    /// The number of slices to expect, once it is known.
     fn expected(&self, job: &Job, at: Cycle) -> Option<usize> {
         let last = self.last_cycles(job, at)?;
         let stages = job.plan.stages.iter().zip(last);

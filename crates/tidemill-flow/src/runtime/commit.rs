@@ -8,14 +8,14 @@
 //! - A sink commits a cycle only after the ledger holds it.
 //! - Several cycles are committed at once when they are there: one sync, one commit.
 //! - A job without a ledger has no such wait: the lane of the sink commits by itself.
-//! - What finds no room on its disk is waited for (`patience`), and so nothing of a job is lost by it.
+//! - A full disk is waited for ([`crate::retry`]), so no row of a job is lost by it.
 
+use super::commit_followers::CommitFollowers;
 use super::cuts::Cuts;
-use super::followed::Followed;
-use super::guarded::asked;
 use super::job::Job;
 use super::ledger::Ledger;
-use super::restore::Before;
+use super::panic_guard::catch_panic;
+use super::restore::ResumePoint;
 use super::sink_lane::SharedSink;
 use crate::block::{Block, Payload};
 use crate::error::JobError;
@@ -41,10 +41,10 @@ const SLEEP_MAX: Duration = Duration::from_millis(200);
 
 /// Shared by the lanes and the commit thread.
 pub(crate) struct Committer {
-    inner: Mutex<Inner>,
-    bell: Condvar,
+    inner: Mutex<CommitState>,
+    wakeup: Condvar,
     has_ledger: bool,
-    followed: Followed,
+    followed: CommitFollowers,
     /// The last cycle that every source has cut and, if there is a ledger, that it holds.
     pub(crate) cut: AtomicU64,
     rung: AtomicBool,
@@ -53,7 +53,7 @@ pub(crate) struct Committer {
     durable: AtomicU64,
 }
 
-struct Inner {
+struct CommitState {
     cuts: Cuts,
     /// By stage.
     sinks: BTreeMap<StageIx, SinkState>,
@@ -73,15 +73,18 @@ struct SinkState {
 }
 
 impl SinkState {
-    /// Everything up to a cycle is committed; gives back how many rows more that are.
+    /// Notes that all cycles up to this one are committed; returns the number of newly committed
+    /// rows.
     fn commit(&mut self, cycle: Cycle) -> u64 {
+        debug_assert!(cycle >= self.committed, "commits never go back: {cycle}");
+        debug_assert!(cycle <= self.written, "only a written cycle is committed: {cycle}");
         self.committed = cycle;
         let upto = self.uncommitted.partition_point(|(it, _)| *it <= cycle);
         self.uncommitted.drain(..upto).map(|(_, rows)| rows).sum()
     }
 }
 
-/// What only the commit thread holds.
+/// The parts that only the commit thread holds.
 pub(crate) struct CommitThread {
     pub(crate) ledger: Option<Ledger>,
     pub(crate) dead_letter: Option<Box<dyn Sink>>,
@@ -94,8 +97,8 @@ impl Committer {
         slices: Vec<SliceKey>,
         sinks: Vec<(StageIx, SharedSink, Cycle)>,
         (has_ledger, is_marked): (bool, bool),
-        followed: Followed,
-        before: &Before,
+        followed: CommitFollowers,
+        before: &ResumePoint,
     ) -> Self {
         let (written, committed) = (before.cycle, before.cycle);
         let state = |(stage, sink, held)| {
@@ -107,8 +110,8 @@ impl Committer {
         let cuts = Cuts::new(slices, before.cycle, |slice| before.source_has_ended(slice));
         let cuts = cuts.marked(is_marked);
         Self {
-            inner: Mutex::new(Inner { cuts, sinks }),
-            bell: Condvar::new(),
+            inner: Mutex::new(CommitState { cuts, sinks }),
+            wakeup: Condvar::new(),
             has_ledger,
             followed,
             cut: AtomicU64::new(before.cycle.0),
@@ -121,10 +124,10 @@ impl Committer {
     pub(crate) fn wake(&self) {
         self.rung.store(true, Ordering::Release);
         let _held = self.inner.lock().expect("no panic while held");
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
-    /// There is one more source slice, which cuts what comes after `before`.
+    /// Adds a source slice, whose first cut is of the cycle after `before`.
     pub(crate) fn add_slice(&self, slice: SliceKey, before: Cycle) {
         self.inner.lock().expect("no panic while held").cuts.add_slice(slice, before);
     }
@@ -146,7 +149,8 @@ impl Committer {
         }
     }
 
-    /// A sink has written a cycle of so many rows. Without a ledger it is committed here and now.
+    /// Notes that a sink has written a cycle of `rows` rows. Without a ledger it is committed here
+    /// and now.
     pub(crate) fn written(
         &self,
         job: &Arc<Job>,
@@ -156,6 +160,7 @@ impl Committer {
     ) -> Result<(), JobError> {
         let mut inner = self.inner.lock().expect("no panic while held");
         let state = inner.sinks.get_mut(&stage).expect("a sink of this job");
+        debug_assert_eq!(state.written.next(), cycle, "a sink gets its cycles in order");
         (state.written, state.ended) = (cycle, ended);
         if rows > 0 {
             state.uncommitted.push_back((cycle, rows));
@@ -181,15 +186,15 @@ impl Committer {
         Ok(())
     }
 
-    /// Wakes the thread, or has it look once more before it sleeps: it may be between its last
-    /// look and its sleep.
-    fn ring(&self, inner: MutexGuard<'_, Inner>) {
+    /// Wakes the thread, or makes it check once more before it sleeps.
+    fn ring(&self, inner: MutexGuard<'_, CommitState>) {
         self.rung.store(true, Ordering::Release);
         drop(inner);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
-    /// Whether all sinks have everything up to a cycle for good; if not, it is seen to.
+    /// Returns true if all sinks hold every cycle up to this one durably; else asks the thread for
+    /// it.
     pub(crate) fn is_durable(&self, cycle: Cycle) -> bool {
         if self.durable.load(Ordering::Acquire) >= cycle.0 {
             return true;
@@ -203,13 +208,13 @@ impl Committer {
     fn wait(&self) {
         let inner = self.inner.lock().expect("no panic while held");
         if !self.rung.swap(false, Ordering::AcqRel) {
-            let waited = self.bell.wait_timeout(inner, SLEEP_MAX).expect("no panic while held");
+            let waited = self.wakeup.wait_timeout(inner, SLEEP_MAX).expect("no panic while held");
             drop(waited);
         }
     }
 }
 
-impl Inner {
+impl CommitState {
     /// A sink has committed everything up to a cycle.
     fn commit(&mut self, job: &Job, stage: StageIx, cycle: Cycle) {
         let rows = self.sinks.get_mut(&stage).expect("a sink of this job").commit(cycle);
@@ -241,17 +246,17 @@ fn commit_sink(
         committing_us.store(0, Ordering::Relaxed);
         committed
     });
-    committed.map_err(|message| job.error_at(stage, cycle, message))
+    committed.map_err(|error| job.error_at(stage, cycle, error))
 }
 
 fn try_commit(sink: &SharedSink, cycle: Cycle) -> Result<(), SinkError> {
     let mut sink = locked(sink)?;
-    guarded(|| sink.commit(cycle))
+    call_sink(|| sink.commit(cycle))
 }
 
-/// Calls a sink of which it is said that it is the one that panicked.
-pub(crate) fn guarded<T>(call: impl FnOnce() -> Result<T, SinkError>) -> Result<T, SinkError> {
-    asked(call).unwrap_or_else(|message| Err(SinkError::new(message)))
+/// Calls a sink, and turns its panic into an error of the sink.
+pub(crate) fn call_sink<T>(call: impl FnOnce() -> Result<T, SinkError>) -> Result<T, SinkError> {
+    catch_panic(call).unwrap_or_else(|message| Err(SinkError::new(message)))
 }
 
 /// The thread: goes on until the job is over.
@@ -274,7 +279,7 @@ pub(crate) fn run(job: &Arc<Job>, mut thread: CommitThread) {
     }
 }
 
-/// One round; gives back whether anything was done.
+/// Does one round; returns true if there was anything to do.
 fn round(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     let committer = &job.committer;
     let Some(ledger) = &mut thread.ledger else {
@@ -310,7 +315,7 @@ fn round(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     Ok(settle(job, thread)? || did)
 }
 
-/// Writes to the ledger where cycles ended; while there is no room for that, waits.
+/// Appends the ends of cycles to the ledger; waits while its disk is full.
 fn record(
     job: &Arc<Job>,
     ledger: &mut Ledger,
@@ -323,10 +328,10 @@ fn record(
         ledger.forget(job.checkpointer.floor());
         written
     });
-    written.map_err(|message| job.error_of(LEDGER, upto, message))
+    written.map_err(|error| job.error_of(LEDGER, upto, error))
 }
 
-/// What follows when all sinks have committed.
+/// Writes dead letters and tells followers, once all sinks have committed.
 fn settle(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     let committed = Cycle(job.committed.load(Ordering::Acquire));
     let did = write_letters(job, thread)?;
@@ -338,21 +343,21 @@ fn settle(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     Ok(did)
 }
 
-/// Has every sink make durable what it has committed, for a checkpoint.
+/// Makes the committed rows of every sink durable, for a checkpoint.
 fn make_durable(job: &Arc<Job>, thread: &mut CommitThread, upto: Cycle) -> Result<(), JobError> {
     for (stage, sink) in sinks_of(job) {
         let sync = || {
             let mut sink = locked(&sink)?;
-            guarded(|| sink.sync())
+            call_sink(|| sink.sync())
         };
         let synced = job.persist(&job.plan[stage].name, sync);
-        if !synced.map_err(|message| job.error_at(stage, upto, message))? {
+        if !synced.map_err(|error| job.error_at(stage, upto, error))? {
             return Ok(());
         }
     }
     if let Some(sink) = &mut thread.dead_letter {
         let synced = job.persist(DEAD_LETTER, || sink.sync());
-        if !synced.map_err(|message| job.error_of(DEAD_LETTER, upto, message))? {
+        if !synced.map_err(|error| job.error_of(DEAD_LETTER, upto, error))? {
             return Ok(());
         }
     }
@@ -397,38 +402,38 @@ fn write_letters(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobE
     }
     due.sort_by_key(|(stage, letter)| (letter.cycle, *stage, letter.slice));
     let Some(sink) = &mut thread.dead_letter else { return Ok(false) };
-    let failed = |cycle, message| job.error_of(DEAD_LETTER, cycle, message);
     let did = !due.is_empty();
     while let Some(cycle) = due.first().map(|(_, letter)| letter.cycle) {
         let rest = due.partition_point(|(_, letter)| letter.cycle == cycle);
         let now: Vec<_> = due.drain(..rest).map(|(_, letter)| letter).collect();
         if cycle > thread.dead_letter_held {
-            let payload = Payload::Arrow(crate::letter::batch(&now));
+            let payload = Payload::Arrow(crate::dead_letter::batch(&now));
             let block = Arc::new(Block::whole(payload, SliceId(0)));
-            sink.write(cycle, &[block]).map_err(|error| failed(cycle, error.message))?;
+            let written = sink.write(cycle, &[block]);
+            written.map_err(|error| job.error_of(DEAD_LETTER, cycle, error))?;
             let committed = job.persist(DEAD_LETTER, || sink.commit(cycle));
-            committed.map_err(|message| failed(cycle, message))?;
+            committed.map_err(|error| job.error_of(DEAD_LETTER, cycle, error))?;
             job.letters_last.fetch_max(cycle.0, Ordering::AcqRel);
         }
     }
     Ok(did)
 }
 
-/// Closes all sinks: everything committed is where it will stay.
+/// Closes all sinks, with all committed rows in their final place.
 fn finish(job: &Arc<Job>, thread: &mut CommitThread) -> Result<(), JobError> {
     while round(job, thread)? {}
     let last = Cycle(job.committed.load(Ordering::Acquire));
     for (stage, sink) in sinks_of(job) {
         let close = || {
             let mut sink = locked(&sink)?;
-            guarded(|| sink.close())
+            call_sink(|| sink.close())
         };
         let closed = job.persist(&job.plan[stage].name, close);
-        closed.map_err(|message| job.error_at(stage, last, message))?;
+        closed.map_err(|error| job.error_at(stage, last, error))?;
     }
     if let Some(sink) = &mut thread.dead_letter {
         let closed = job.persist(DEAD_LETTER, || sink.close());
-        closed.map_err(|message| job.error_of(DEAD_LETTER, last, message))?;
+        closed.map_err(|error| job.error_of(DEAD_LETTER, last, error))?;
     }
     Ok(())
 }

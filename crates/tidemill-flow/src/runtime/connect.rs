@@ -1,4 +1,4 @@
-//! How the processes of a job find each other: each listens, and the higher number connects.
+//! Connections between the processes of a job: each listens, and the higher number connects.
 
 use super::peer::Peer;
 use crate::engine::Processes;
@@ -8,7 +8,7 @@ use tidemill_env::{Connection, World};
 use tidemill_types::{Cycle, ProcessIx};
 use tidemill_wire::link::{FrameHead, FrameKind, HEAD_BYTES};
 
-/// How long a process waits for another one to listen.
+/// The time that a process waits for another one to listen.
 const CONNECT_TIMEOUT_US: u64 = 10_000_000;
 /// Pause between two attempts to connect.
 const RETRY_US: u64 = 20_000;

@@ -1,9 +1,9 @@
-//! Byte credits of one link: how much waits on it, and who waits for it to drain.
+//! Byte credits of one link: the bytes that wait on it, and the lanes that wait for it to drain.
 //!
 //! A lane does not *begin* a cycle while a link it writes to is over its high watermark, but may
-//! always finish one it began; so a full link never deadlocks, and what waits on it is at most
-//! the high watermark and one cycle of each writer. It opens again at the low watermark, so that
-//! it does not flap (Neptune 3.2.4).
+//! always finish one. So a full link never deadlocks, and holds at most the high watermark and one
+//! cycle of each writer. It opens again at the low watermark, so that it does not flap (Neptune
+//! 3.2.4).
 
 use tidemill_env::sync::{
     Mutex,
@@ -13,7 +13,7 @@ use tidemill_env::sync::{
 #[cfg(test)]
 mod tests;
 
-/// The credits of one link. `W` is who can wait for them.
+/// The credits of one link. `W` is a lane that can wait for them.
 #[derive(Debug)]
 pub(crate) struct Credit<W> {
     waiting_bytes: AtomicU64,
@@ -43,12 +43,16 @@ impl<W: PartialEq> Credit<W> {
     /// Puts bytes on the link. Never refused: a begun cycle may be finished.
     pub(crate) fn add(&self, bytes: u64) {
         let before = self.waiting_bytes.fetch_add(bytes, Ordering::AcqRel);
+        debug_assert!(
+            before.checked_add(bytes).is_some(),
+            "{before} bytes wait: more were released"
+        );
         if before + bytes >= self.high_bytes {
             self.closed.store(true, Ordering::Release);
         }
     }
 
-    /// Takes bytes off the link; gives back those who may go on now. Who waits is looked up
+    /// Takes bytes off the link; returns the waiters that may go on now. Waiters are checked
     /// although the link may be open: another writer may have opened it since.
     pub(crate) fn release(&self, bytes: u64) -> Vec<W> {
         let before = self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
@@ -60,9 +64,9 @@ impl<W: PartialEq> Credit<W> {
         if self.open_if_drained() { std::mem::take(&mut *waiters) } else { Vec::new() }
     }
 
-    /// Opens the link if no more waits on it than the low watermark; gives back whether it is
-    /// open. Only under the lock of the waiters. A writer that came between may have filled the
-    /// link meanwhile: then it stays closed, and a later release opens it.
+    /// Opens the link if at most the low watermark waits on it; returns true if it is open. Only
+    /// under the lock of the waiters. If a writer has filled the link meanwhile, it stays closed,
+    /// and a later release opens it.
     fn open_if_drained(&self) -> bool {
         if self.is_open() {
             return true;
@@ -79,12 +83,12 @@ impl<W: PartialEq> Credit<W> {
         true
     }
 
-    /// Whether the link takes a new cycle now.
+    /// Returns true if the link takes a new cycle now.
     pub(crate) fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Acquire)
     }
 
-    /// Whether a new cycle may begin; if not, `waiter` will be given back by [`Self::release`].
+    /// Returns true if a new cycle may begin; else [`Self::release`] will return `waiter`.
     pub(crate) fn may_begin(&self, waiter: impl FnOnce() -> W) -> bool {
         if self.is_open() {
             return true;

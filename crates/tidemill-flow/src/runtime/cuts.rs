@@ -11,14 +11,34 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct Cuts {
     /// By source slice: the last cycle that it has cut; the end of time once it has ended.
-    last: BTreeMap<SliceKey, Cycle>,
+    last: BTreeMap<SliceKey, LastCut>,
     open: BTreeMap<Cycle, (Micros, Vec<(Cut, Micros)>)>,
-    /// Entries say how far event time was.
+    /// Entries hold the watermarks.
     is_marked: bool,
     /// The last cycle that every slice has cut.
     complete: Cycle,
     /// The last cycle that any slice has cut.
     newest: Cycle,
+}
+
+/// The last cut of a source slice.
+#[derive(Clone, Copy, Debug)]
+struct LastCut {
+    cycle: Cycle,
+    position: u64,
+}
+
+impl LastCut {
+    /// Goes on to the next cut.
+    ///
+    /// # Panics
+    /// Panics if it is out of turn: an error of the engine.
+    fn advance(&mut self, cycle: Cycle, cut: &Cut) {
+        assert_eq!(self.cycle.next(), cycle, "a source slice cuts every cycle once, in order");
+        debug_assert!(self.position <= cut.position, "a cut is not before the last one: {cut:?}");
+        self.cycle = if cut.ended { EVER } else { cycle };
+        self.position = cut.position;
+    }
 }
 
 const EVER: Cycle = Cycle(u64::MAX);
@@ -35,20 +55,24 @@ impl Cuts {
         before: Cycle,
         has_ended: impl Fn(SliceKey) -> bool,
     ) -> Self {
-        let last = |slice| (slice, if has_ended(slice) { EVER } else { before });
+        let last = |slice| {
+            let cycle = if has_ended(slice) { EVER } else { before };
+            (slice, LastCut { cycle, position: 0 })
+        };
         let last = slices.into_iter().map(last).collect();
         let open = BTreeMap::new();
         Self { last, open, is_marked: false, complete: before, newest: before }
     }
 
-    /// Whether entries say how far event time was.
+    /// The same cuts, with watermarks in their entries or without.
     pub(crate) fn marked(self, is_marked: bool) -> Self {
         Self { is_marked, ..self }
     }
 
-    /// Waits for one more source slice, which cuts what comes after `before`: nobody has begun that.
+    /// Adds a source slice, whose first cut is of the cycle after `before`. No source has begun
+    /// that cycle.
     pub(crate) fn add_slice(&mut self, slice: SliceKey, before: Cycle) {
-        self.last.insert(slice, before);
+        self.last.insert(slice, LastCut { cycle: before, position: 0 });
     }
 
     /// Notes one cut that no ledger will hold.
@@ -57,11 +81,15 @@ impl Cuts {
     /// Panics if a slice cuts a cycle out of turn: an error of the engine.
     pub(crate) fn note(&mut self, cycle: Cycle, cut: Cut) {
         let last = self.last.get_mut(&slice_of(&cut)).expect("a slice of this job");
-        assert_eq!(last.next(), cycle, "a source slice cuts every cycle once, in order");
-        *last = if cut.ended { EVER } else { cycle };
+        last.advance(cycle, &cut);
         self.newest = self.newest.max(cycle);
-        let all = self.last.values().min().copied().unwrap_or(EVER);
+        let all = self.last_of_all();
         self.complete = self.complete.max(all.min(self.newest));
+    }
+
+    /// The last cycle that every slice has cut; the end of time if all have ended.
+    fn last_of_all(&self) -> Cycle {
+        self.last.values().map(|it| it.cycle).min().unwrap_or(EVER)
     }
 
     /// The last cycle that every slice has cut.
@@ -69,20 +97,19 @@ impl Cuts {
         self.complete
     }
 
-    /// Takes one cut, and how far event time was there.
+    /// Takes one cut, with the watermark there.
     ///
     /// # Panics
     /// Panics if a slice cuts a cycle out of turn: an error of the engine.
     pub(crate) fn add(&mut self, (cycle, time): (Cycle, Micros), cut: Cut, watermark: Micros) {
         let last = self.last.get_mut(&slice_of(&cut)).expect("a slice of this job");
-        assert_eq!(last.next(), cycle, "a source slice cuts every cycle once, in order");
-        *last = if cut.ended { EVER } else { cycle };
+        last.advance(cycle, &cut);
         self.open.entry(cycle).or_insert((time, Vec::new())).1.push((cut, watermark));
     }
 
     /// Takes out the entries that have become whole.
     pub(crate) fn take(&mut self) -> Vec<LedgerEntry> {
-        let all = self.last.values().min().copied().unwrap_or(EVER);
+        let all = self.last_of_all();
         let mut whole = Vec::new();
         while let Some(first) = self.open.first_entry().filter(|first| *first.key() <= all) {
             let (cycle, (time, mut cuts)) = first.remove_entry();

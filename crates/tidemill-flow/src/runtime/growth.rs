@@ -6,24 +6,24 @@
 //! replay    c and before: lanes 4 and 5 cut where they begin, and hold no event time back
 //! ```
 //!
-//! Nothing stops, as when the number of threads changes: it is a layout like any other. What reads
-//! the source stays laid out by the slices that it had when the job began
+//! Nothing stops: it is a change of layout, as when the number of threads changes. Stages that read
+//! the source stay laid out by the slices that it had when the job began
 //! ([`SourceFactory::began_with`]), so rows of recorded cycles come in the order that they had.
 //!
 //! Invariant: a slice has cut nothing in a cycle that was begun before it was there, in no life.
 
+use super::checked_source::CheckedSource;
 use super::hand_over;
 use super::job::Job;
 use super::lane::Core;
 use super::plan::Work;
-use super::said::Said;
 use super::source_lane::SourceLane;
 use crate::source::{Source, SourceFactory};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tidemill_env::sync::{Condvar, Mutex, PoisonError, RwLock};
 use tidemill_types::{Cycle, SliceId, SliceKey, StageIx};
 
-/// How often sources are asked.
+/// The interval between two requests to sources.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The same in simulated jobs, which are short.
 const ASK_EVERY_SIMULATED: Duration = Duration::from_millis(5);
@@ -38,12 +38,12 @@ impl SourceSlices {
         Self(RwLock::new(vec![Cycle::NONE; count]))
     }
 
-    /// How many there are.
+    /// The number of slices.
     pub(crate) fn count(&self) -> usize {
         self.0.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// How many cut this cycle, or had ended before it.
+    /// The number of slices that cut this cycle, or had ended before it.
     pub(crate) fn count_in(&self, cycle: Cycle) -> usize {
         let first = self.0.read().unwrap_or_else(PoisonError::into_inner);
         first.partition_point(|it| *it <= cycle)
@@ -56,30 +56,30 @@ impl SourceSlices {
 }
 
 /// Lets the thread sleep, and end.
-pub(crate) struct Growth {
+pub(crate) struct GrowthMonitor {
     /// Cycles up to this one are recorded: nothing is added to them.
     recorded: Cycle,
     over: Mutex<()>,
-    bell: Condvar,
+    wakeup: Condvar,
 }
 
-impl Growth {
+impl GrowthMonitor {
     /// Of a job whose ledger has cycles up to this one.
     pub(crate) fn after(recorded: Cycle) -> Self {
-        Self { recorded, over: Mutex::new(()), bell: Condvar::new() }
+        Self { recorded, over: Mutex::new(()), wakeup: Condvar::new() }
     }
 
     /// The job is over.
     pub(crate) fn wake(&self) {
         drop(self.over.lock().unwrap_or_else(PoisonError::into_inner));
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
     fn sleep(&self, job: &Job) {
         let held = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         let every = if tidemill_env::is_simulated() { ASK_EVERY_SIMULATED } else { ASK_EVERY };
         if !job.is_over() {
-            drop(self.bell.wait_timeout(held, every));
+            drop(self.wakeup.wait_timeout(held, every));
         }
     }
 }
@@ -87,8 +87,9 @@ impl Growth {
 /// A source that may get more slices, and its stage.
 type Growing = (StageIx, Arc<dyn SourceFactory>);
 
-/// Whether a source of the job may get more slices while it runs. Of several processes each would have
-/// to know of them in the same cycle: they learn of them when they start.
+/// Returns true if a source of the job may get more slices while it runs. A job of several
+/// processes learns of new slices only at its start: each process would have to know them in the
+/// same cycle.
 pub(crate) fn is_to_be_watched(job: &Job) -> bool {
     job.peers.is_empty() && !growing(job).is_empty()
 }
@@ -118,14 +119,14 @@ pub(crate) fn run(job: &Arc<Job>) {
     }
 }
 
-/// Asks all sources; why one of them could not be.
+/// Asks all sources for new slices; returns the reason if one of them fails.
 pub(crate) fn ask_all(job: &Arc<Job>) -> Result<(), String> {
     let asked: Vec<_> =
         growing(job).into_iter().map(|(stage, factory)| ask(job, stage, &*factory)).collect();
     asked.into_iter().collect()
 }
 
-/// Asks a source; what it has got is read from the next cycle on.
+/// Asks a source for new slices; they are read from the next cycle on.
 fn ask(job: &Arc<Job>, stage: StageIx, factory: &dyn SourceFactory) -> Result<(), String> {
     if job.pacer.lock().expect("no panic while held").begun() < job.growth.recorded {
         return Ok(());
@@ -156,7 +157,7 @@ fn ask(job: &Arc<Job>, stage: StageIx, factory: &dyn SourceFactory) -> Result<()
     });
     // It is asked again.
     let Some((from, layout)) = changed else { return Ok(()) };
-    layout.lanes_of(stage)[known as usize..].iter().for_each(|lane| job.poke(lane));
+    layout.lanes_of(stage)[known as usize..].iter().for_each(|lane| job.wake_lane(lane));
     let (name, job) = (&job.plan[stage].name, &job.plan.name);
     tracing::info!(
         job,
@@ -170,6 +171,6 @@ fn ask(job: &Arc<Job>, stage: StageIx, factory: &dyn SourceFactory) -> Result<()
 
 fn begin(factory: &dyn SourceFactory, slice: u32, source: Box<dyn Source>) -> SourceLane {
     let told = factory.begins_at(slice).0;
-    let source = Said::new(source, factory.schema());
+    let source = CheckedSource::new(source, factory.schema());
     SourceLane::new(SliceId(slice), source, factory.live(), false, VecDeque::new(), false, told)
 }

@@ -1,16 +1,16 @@
-//! Slices go from the lanes of one layout to those of the next, stage by stage.
+//! Hand-over of slices from the lanes of one layout to those of the next, stage by stage.
 //!
 //! A lane of the old layout is handed over when its next cycle belongs to the new one. When all
 //! old lanes of a stage are there, their slices are dealt out to the new lanes, which then open
 //! and run whatever has queued up for them. Other stages need not be there yet.
 
-use super::checkpoint::alone::Alone;
-use super::held::Held;
+use super::checkpoint::uncoordinated::Uncoordinated;
 use super::job::{HandOver, Job};
 use super::lane::{Core, Lane};
 use super::layout::Layout;
+use super::operator_lane::OperatorLane;
 use super::plan::Work;
-use super::stage_lane::StageLane;
+use super::slice_slot::SliceSlot;
 use std::sync::Arc;
 use tidemill_env::sync::atomic::Ordering;
 use tidemill_types::{LayoutVersion, Micros, ProcessIx, SliceId, SliceKey, StageIx};
@@ -47,13 +47,19 @@ pub(crate) fn take(job: &Arc<Job>, lane: &Arc<Lane>, core: Core) {
 /// Deals the slices of a stage out to the lanes of the new layout.
 fn deal(job: &Arc<Job>, new: &Layout, all: HandOver) {
     let mut watermark = Micros::MAX;
-    let mut states: Vec<Held> = Vec::new();
+    let mut states: Vec<SliceSlot> = Vec::new();
     // What an input said about its end holds in the new layout too.
     let old = job.layout(all.layout);
+    debug_assert!(old.version < new.version, "slices go to a later layout");
+    debug_assert_eq!(
+        all.lanes.len(),
+        old.lanes_of(all.stage).len(),
+        "every lane of the old layout is handed over"
+    );
     carry_ends(job, &old, new, all.stage, &all.lanes[0].0);
     for (_, core) in all.lanes {
         match core {
-            Core::Stage(core) => {
+            Core::Operator(core) => {
                 watermark = watermark.min(core.watermark);
                 states.extend(core.states);
             }
@@ -63,18 +69,20 @@ fn deal(job: &Arc<Job>, new: &Layout, all: HandOver) {
     let Work::Operator { factory } = &job.plan[all.stage].work else {
         unreachable!("only stages have lanes with states");
     };
+    let count: usize = new.lanes_of(all.stage).iter().map(|lane| lane.slices.len()).sum();
+    debug_assert_eq!(states.len(), count, "both layouts have the same slices of a stage");
     let mut states = states.into_iter();
     for lane in new.lanes_of(all.stage) {
-        let mine: Vec<Held> = states.by_ref().take(lane.slices.len()).collect();
+        let mine: Vec<SliceSlot> = states.by_ref().take(lane.slices.len()).collect();
         assert_eq!(mine.len(), lane.slices.len(), "no slice is lost on the way");
         let (operator, wants_time) = (factory.operator(), factory.wants_time());
-        let core = StageLane::new(job, all.stage, operator, mine, wants_time, watermark);
-        open(job, lane, Core::Stage(Box::new(core)));
+        let core = OperatorLane::new(job, all.stage, operator, mine, wants_time, watermark);
+        open(job, lane, Core::Operator(Box::new(core)));
     }
 }
 
-/// Tells the new inboxes of a stage which upstreams had ended in the old layout. An upstream
-/// stage that has ended never hands over: its lanes in the new layout say nothing.
+/// Marks the inputs of the new inboxes whose upstream had ended in the old layout. An upstream
+/// stage that has ended never hands over: its new lanes send nothing.
 fn carry_ends(job: &Job, old: &Layout, new: &Layout, stage: StageIx, old_lane: &Lane) {
     let state = old_lane.state.lock().expect("no panic while held");
     let ended_with = state.inbox.ended_with().to_vec();
@@ -101,7 +109,7 @@ fn carry_ends(job: &Job, old: &Layout, new: &Layout, stage: StageIx, old_lane: &
     }
 }
 
-/// Tells the inbox of a lane which of its inputs had ended before its first cycle.
+/// Marks the inputs of a lane's inbox that had ended before its first cycle.
 pub(crate) fn had_ended(
     job: &Job,
     layout: &Layout,
@@ -123,7 +131,7 @@ pub(crate) fn had_ended(
 /// Gives a lane its core; it runs from now on.
 pub(crate) fn open(job: &Arc<Job>, lane: &Arc<Lane>, core: Core) {
     seat(lane, core);
-    job.poke(lane);
+    job.wake_lane(lane);
 }
 
 /// Gives a lane its core; it runs once it is poked.
@@ -151,8 +159,8 @@ impl Job {
         }
     }
 
-    /// Whether nothing will happen any more: all stages are done, or the job was stopped and what
-    /// had begun is committed.
+    /// Returns true if the job is complete: all stages are done, or it was stopped and all begun
+    /// cycles are committed.
     ///
     /// A process without sources and sinks cannot know: process 0 tells it.
     pub(crate) fn is_drained(&self) -> bool {
@@ -166,7 +174,7 @@ impl Job {
         });
         let committed = self.committed.load(Ordering::Acquire);
         let stop_after = self.pacer.lock().expect("no panic while held").stop_after();
-        let is_left = self.checkpointer.alone.as_ref().is_none_or(Alone::is_left);
+        let is_left = self.checkpointer.uncoordinated.as_ref().is_none_or(Uncoordinated::is_left);
         let stopped = is_left && stop_after.is_some_and(|last| committed >= last.0);
         (all_done && committed >= self.committer.cut.load(Ordering::Acquire)) || stopped
     }

@@ -1,4 +1,4 @@
-//! What a lane has received and not yet processed, by cycle.
+//! The inbox of a lane: its unprocessed input, by cycle.
 //!
 //! ```text
 //!            input 0     input 1     …        an input is one upstream lane of one link
@@ -21,7 +21,7 @@ mod tests;
 /// A block and the bytes that it counts on its link, for this lane.
 pub(crate) type Parcel = (Arc<Block>, u64);
 
-/// What an upstream lane says with the end of a cycle.
+/// The end of a cycle, as an upstream lane sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CycleEnd {
     /// The cycle that ends.
@@ -34,28 +34,28 @@ pub(crate) struct CycleEnd {
     pub(crate) ended: bool,
 }
 
-/// What one cycle brought.
+/// The input of one cycle.
 #[derive(Debug, Default)]
-pub(crate) struct Slot {
+pub(crate) struct CycleSlot {
     /// By input.
     pub(crate) parcels: Vec<Vec<Parcel>>,
     /// By input: the watermark as of the end of the cycle.
     pub(crate) watermarks: Vec<Micros>,
-    /// By input: whether it has ended with this cycle or before.
+    /// By input: true if it ended with this cycle or before.
     pub(crate) ended: Vec<bool>,
     /// The recorded time of the cycle.
     pub(crate) time: Micros,
     arrived: Vec<bool>,
 }
 
-/// All that waits for a lane.
+/// The unprocessed input of a lane.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     next: Cycle,
     inputs: usize,
     ended_with: Vec<Option<Cycle>>,
-    slots: VecDeque<Slot>,
-    spare: Vec<Slot>,
+    slots: VecDeque<CycleSlot>,
+    spare: Vec<CycleSlot>,
 }
 
 /// A sender broke the rules of a link.
@@ -63,14 +63,14 @@ pub(crate) struct Inbox {
 pub(crate) enum InboxError {
     /// The cycle was ended before, by this input.
     #[error("input {input} sent cycle {cycle} twice")]
-    Twice { input: usize, cycle: Cycle },
+    Duplicate { input: usize, cycle: Cycle },
     /// The input said that it had ended, and then sent more.
     #[error("input {input} sent cycle {cycle} after its end")]
     AfterEnd { input: usize, cycle: Cycle },
 }
 
 impl Inbox {
-    /// An inbox of so many inputs whose first cycle is `next`.
+    /// An inbox of `inputs` inputs whose first cycle is `next`.
     pub(crate) fn new(inputs: usize, next: Cycle) -> Self {
         let ended_with = vec![None; inputs];
         Self { next, inputs, ended_with, slots: VecDeque::new(), spare: Vec::new() }
@@ -91,7 +91,7 @@ impl Inbox {
         &self.ended_with
     }
 
-    fn slot(&mut self, cycle: Cycle) -> &mut Slot {
+    fn slot(&mut self, cycle: Cycle) -> &mut CycleSlot {
         let index = (cycle.0 - self.next.0) as usize;
         while self.slots.len() <= index {
             let mut slot = self.spare.pop().unwrap_or_default();
@@ -115,9 +115,13 @@ impl Inbox {
         if self.ended_with[input].is_some_and(|last| last < end.cycle) {
             return Err(InboxError::AfterEnd { input, cycle: end.cycle });
         }
+        debug_assert!(
+            self.ended_with[input].is_none_or(|last| last >= end.cycle),
+            "an input that has ended sends nothing"
+        );
         let slot = self.slot(end.cycle);
         if std::mem::replace(&mut slot.arrived[input], true) {
-            return Err(InboxError::Twice { input, cycle: end.cycle });
+            return Err(InboxError::Duplicate { input, cycle: end.cycle });
         }
         slot.parcels[input].append(parcels);
         slot.watermarks[input] = end.watermark;
@@ -128,7 +132,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Whether the next cycle can be processed.
+    /// Returns true if the next cycle can be processed.
     pub(crate) fn is_ready(&self) -> bool {
         let gone = |input: usize| self.ended_with[input].is_some_and(|last| last < self.next);
         match self.slots.front() {
@@ -144,10 +148,11 @@ impl Inbox {
     ///
     /// # Panics
     /// Panics unless [`Self::is_ready`].
-    pub(crate) fn begin(&mut self) -> (Cycle, Slot) {
+    pub(crate) fn begin(&mut self) -> (Cycle, CycleSlot) {
         assert!(self.is_ready(), "a cycle is begun when it is complete");
         let mut slot = self.slots.pop_front().expect("a ready inbox has a slot");
         let cycle = self.next;
+        debug_assert_eq!(slot.parcels.len(), self.inputs, "a slot has a place for each input");
         for input in 0..self.inputs {
             slot.ended[input] = self.ended_with[input].is_some_and(|last| last <= cycle);
             if self.ended_with[input].is_some_and(|last| last < cycle) {
@@ -159,14 +164,14 @@ impl Inbox {
     }
 
     /// Gives an emptied slot back, so that its memory is used again.
-    pub(crate) fn recycle(&mut self, slot: Slot) {
+    pub(crate) fn recycle(&mut self, slot: CycleSlot) {
         if self.spare.len() < 8 {
             self.spare.push(slot);
         }
     }
 }
 
-impl Slot {
+impl CycleSlot {
     fn reset(&mut self, inputs: usize) {
         self.parcels.iter_mut().for_each(Vec::clear);
         self.parcels.resize_with(inputs, Vec::new);

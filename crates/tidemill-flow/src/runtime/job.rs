@@ -1,22 +1,22 @@
-//! A running job: what its lanes, workers and I/O threads share.
+//! A running job: the values that its lanes, workers and I/O threads share.
 
 use super::blocks::BlockPool;
-use super::checkpoint::{Checkpointer, alone::Alone};
+use super::checkpoint::{Checkpointer, uncoordinated::Uncoordinated};
 use super::commit::Committer;
-use super::growth::{Growth, SourceSlices};
+use super::growth::{GrowthMonitor, SourceSlices};
 use super::inbox::{CycleEnd, Parcel};
 use super::lane::{After, Core, Lane};
 use super::layout::Layout;
-use super::looks::Looks;
 use super::pacer::Pacer;
 use super::peer::Peers;
 use super::plan::Plan;
 use super::readers::Readers;
+use super::snapshots::Snapshots;
 use super::worker::WorkerQueue;
 use crate::error::JobError;
 use crate::operator::DeadLetter;
-use crate::patience::Stalls;
 use crate::progress::CheckpointProgress;
+use crate::retry::Stalls;
 use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_env::sync::{
@@ -32,7 +32,7 @@ const DEAD_LETTERS_HELD_MAX: usize = 100_000;
 /// The same of simulated jobs, which are small.
 const DEAD_LETTERS_HELD_MAX_SIMULATED: usize = 5;
 
-/// What all parts of a running job share.
+/// The values that all parts of a running job share.
 pub(crate) struct Job {
     pub(crate) plan: Plan,
     pub(crate) world: World,
@@ -43,7 +43,7 @@ pub(crate) struct Job {
     pub(crate) committer: Committer,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) checkpoints: Mutex<CheckpointProgress>,
-    pub(crate) looks: Looks,
+    pub(crate) snapshots: Snapshots,
     pub(crate) peers: Peers,
     /// The last cycle that every sink has committed.
     pub(crate) committed: AtomicU64,
@@ -60,11 +60,11 @@ pub(crate) struct Job {
     pub(crate) handed_over: Mutex<Vec<HandOver>>,
     /// Source slices of this process.
     pub(crate) sources: SourceSlices,
-    pub(crate) growth: Growth,
+    pub(crate) growth: GrowthMonitor,
     pub(crate) readers: Arc<Readers>,
     /// By stage: slices that will never run again.
     pub(crate) slices_done: Vec<AtomicU64>,
-    /// What waits, and why.
+    /// The parts that wait, with their reasons.
     pub(crate) stalls: Stalls,
     pub(crate) failure: Mutex<Option<JobError>>,
     /// The job is over: every thread ends.
@@ -91,10 +91,10 @@ impl Job {
     }
 
     /// Queues a lane if it has something to do.
-    pub(crate) fn poke(&self, lane: &Arc<Lane>) {
+    pub(crate) fn wake_lane(&self, lane: &Arc<Lane>) {
         let mut state = lane.state.lock().expect("no panic while held");
         if state.scheduled {
-            state.poked = true;
+            state.woken = true;
         } else if state.has_work() {
             state.scheduled = true;
             let next = state.next();
@@ -108,13 +108,13 @@ impl Job {
         workers[lane.worker.index() % workers.len()].push(next, Arc::clone(lane));
     }
 
-    /// After a lane ran: decides whether it runs again.
+    /// Queues a lane again after it ran, if it has more to do.
     pub(crate) fn settle(&self, lane: &Arc<Lane>, after: After) {
         let mut state = lane.state.lock().expect("no panic while held");
-        let poked = std::mem::take(&mut state.poked);
+        let woken = std::mem::take(&mut state.woken);
         let again = match after {
             After::Ready | After::ReadyOrAt(_) => state.runs_again(),
-            After::Wait | After::At(_) => poked && state.runs_again(),
+            After::Wait | After::At(_) => woken && state.runs_again(),
             After::HandOver | After::Done => {
                 state.open = false;
                 false
@@ -131,7 +131,7 @@ impl Job {
         }
     }
 
-    /// Gives a lane what an upstream lane wrote in a cycle, and its end.
+    /// Delivers the blocks and the end of a cycle from an upstream lane.
     ///
     /// # Errors
     /// The upstream broke the rules of a link.
@@ -163,7 +163,7 @@ impl Job {
         Ok(())
     }
 
-    /// Takes processed bytes off a link and wakes those who waited for that.
+    /// Takes processed bytes off a link, and wakes the lanes that waited for that.
     pub(crate) fn release(&self, link: LinkIx, bytes: u64) {
         if bytes == 0 {
             return;
@@ -172,16 +172,15 @@ impl Job {
             self.peers.credit(self, link, bytes);
         }
         for waiter in self.plan[link].credit.release(bytes) {
-            self.poke(&waiter);
+            self.wake_lane(&waiter);
         }
     }
 
-    /// Whether `lane` may begin its next cycle, as far as credit goes; if not, it is poked when
-    /// there is some.
+    /// Returns true if `lane` has credit for its next cycle; else it is woken once there is some.
     ///
     /// A lane that is behind another lane of its stage may always go on: the readers wait for its
-    /// cycle and can drain nothing before it comes. Without this rule a lane that ran ahead could
-    /// use up the link's credit and stop the one that everyone waits for.
+    /// cycle and can drain nothing before it comes. Otherwise a lane that ran ahead could use up
+    /// the credit of the link and block the one that all readers wait for.
     pub(crate) fn has_credit(&self, lane: &Arc<Lane>) -> bool {
         let links = self.plan[lane.stage].links_out.iter().flatten();
         let mut closed = links
@@ -205,25 +204,25 @@ impl Job {
         is_ahead(&self.layout(lane.layout))
     }
 
-    /// Pokes the lanes of the same stage if a link is closed: one that found it closed, and nobody
-    /// ahead of it, may go on now that `lane` is ahead. No reader could wake it, as the link
-    /// drains only once its cycle has come.
-    pub(crate) fn poke_those_behind(&self, lane: &Lane) {
+    /// Wakes the other lanes of the same stage if a link is closed: a lane that found it closed may
+    /// go on now that `lane` is ahead of it. No reader could wake it, as the link drains only once
+    /// its cycle has come.
+    pub(crate) fn wake_lanes_behind(&self, lane: &Lane) {
         let mut links = self.plan[lane.stage].links_out.iter().flatten();
         if links.all(|link| self.plan[*link].credit.is_open()) {
             return;
         }
         let layout = self.layout(lane.layout);
         for other in layout.lanes_of(lane.stage).iter().filter(|it| it.index != lane.index) {
-            self.poke(other);
+            self.wake_lane(other);
         }
     }
 
-    /// Whether `cycle` may begin, as far as the cycles under way go, and dead letters; if not, `lane`
-    /// is poked when the sinks have caught up.
+    /// Returns true if `cycle` may begin by the limits of cycles under way and of dead letters;
+    /// else `lane` is woken once the sinks have caught up.
     ///
-    /// A cycle that another slice has begun may always begin, however many letters wait: they go
-    /// when their cycle is committed, and that is when every slice has cut it.
+    /// A cycle that another slice has begun may always begin, whatever the number of letters: they
+    /// are written once their cycle is committed, and for that every slice must have cut it.
     pub(crate) fn may_begin(&self, cycle: Cycle, lane: &Arc<Lane>) -> bool {
         let is_begun = || cycle <= self.pacer.lock().expect("no panic while held").begun();
         let within = || cycle.0 <= self.committed.load(Ordering::Acquire) + CYCLES_IN_FLIGHT_MAX;
@@ -250,12 +249,12 @@ impl Job {
             || self.letters.lock().expect("no panic while held").len() < most
     }
 
-    /// Pokes the lanes that wait for the sinks to catch up, or for room for dead letters.
+    /// Wakes the lanes that wait for the sinks to catch up, or for room for dead letters.
     pub(crate) fn wake_waiters(&self) {
         let mut waiters = self.commit_waiters.lock().expect("no panic while held");
         let woken = std::mem::take(&mut *waiters);
         drop(waiters);
-        woken.iter().for_each(|lane| self.poke(lane));
+        woken.iter().for_each(|lane| self.wake_lane(lane));
     }
 
     /// Every sink has committed up to `cycle`.
@@ -281,7 +280,7 @@ impl Job {
         }
     }
 
-    /// The job fails; the first failure is the one that is told.
+    /// Fails the job. The first failure is reported.
     pub(crate) fn fail(&self, error: JobError) {
         let mut failure = self.failure.lock().expect("no panic while held");
         failure.get_or_insert(error);
@@ -302,8 +301,8 @@ impl Job {
         self.peers.close(self.finished.load(Ordering::Acquire));
     }
 
-    /// Lets go of what its lanes and its checkpoints have open: states, sources, the folder. Called
-    /// when no thread of it is left.
+    /// Drops the states and sources of its lanes, and closes its checkpoints and its folder. Called
+    /// when no thread of the job is left.
     pub(crate) fn let_go(&self) {
         let layouts = self.layouts.read().unwrap_or_else(PoisonError::into_inner).clone();
         for lane in layouts.iter().flat_map(|layout| layout.lanes.iter().flatten()) {
@@ -313,26 +312,26 @@ impl Job {
         self.checkpointer.let_go();
     }
 
-    /// Whether it has ended, well or not.
+    /// Returns true once the job has ended, well or not.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Whether it was asked to stop, or has ended.
+    /// Returns true once the job is to stop, or has ended.
     pub(crate) fn is_to_stop(&self) -> bool {
-        let alone = self.checkpointer.alone.as_ref();
+        let alone = self.checkpointer.uncoordinated.as_ref();
         self.is_over()
-            || alone.is_some_and(Alone::is_to_stop)
+            || alone.is_some_and(Uncoordinated::is_to_stop)
             || self.pacer.lock().expect("no panic while held").stop_after().is_some()
     }
 
-    /// Pokes every source lane: something that sources look at has changed.
-    pub(crate) fn poke_sources(&self) {
+    /// Wakes every source lane: a fact that sources depend on has changed.
+    pub(crate) fn wake_sources(&self) {
         let layouts = self.layouts.read().expect("no panic while held").clone();
         for layout in layouts {
             for lane in layout.lanes.iter().flatten() {
                 if lane.state.lock().expect("no panic while held").is_source {
-                    self.poke(lane);
+                    self.wake_lane(lane);
                 }
             }
         }
@@ -343,12 +342,12 @@ impl Job {
         crate::partition::hash_number(self.plan.seed ^ cycle.0)
     }
 
-    /// Now, on the clock that only moves forward, in microseconds.
+    /// The time on the monotonic clock, in microseconds.
     pub(crate) fn now_us(&self) -> u64 {
         self.world.clock.monotonic_micros()
     }
 
-    /// Now, as people count it.
+    /// The time on the wall clock.
     pub(crate) fn wall(&self) -> Micros {
         Micros(self.world.clock.wall_micros())
     }

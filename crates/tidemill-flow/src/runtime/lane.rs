@@ -7,7 +7,7 @@
 //! ```
 
 use super::inbox::Inbox;
-use super::{sink_lane::SinkLane, source_lane::SourceLane, stage_lane::StageLane};
+use super::{operator_lane::OperatorLane, sink_lane::SinkLane, source_lane::SourceLane};
 use std::ops::Range;
 use tidemill_env::sync::{Mutex, atomic::AtomicBool};
 use tidemill_types::{Cycle, LaneIx, LayoutVersion, StageIx, WorkerId};
@@ -15,7 +15,7 @@ use tidemill_types::{Cycle, LaneIx, LayoutVersion, StageIx, WorkerId};
 /// The work of a lane, by the kind of its stage.
 pub(crate) enum Core {
     Source(Box<SourceLane>),
-    Stage(Box<StageLane>),
+    Operator(Box<OperatorLane>),
     Sink(SinkLane),
 }
 
@@ -48,9 +48,9 @@ pub(crate) struct LaneState {
     /// Of an operator: it has entries to write out for a checkpoint, or keys to evict.
     pub(crate) writing: bool,
     /// Of an operator: a snapshot of its slices is wanted.
-    pub(crate) looked_at: bool,
+    pub(crate) snapshot_wanted: bool,
     /// It was woken while it ran.
-    pub(crate) poked: bool,
+    pub(crate) woken: bool,
     /// It is of a source, which has no inbox to wait for.
     pub(crate) is_source: bool,
     /// Of a source: the cycle it cuts next.
@@ -83,7 +83,7 @@ impl LaneState {
 
     /// True if the lane runs again right away.
     pub(crate) fn runs_again(&self) -> bool {
-        self.is_ready() || (self.open && self.looked_at)
+        self.is_ready() || (self.open && self.snapshot_wanted)
     }
 
     /// True if the next cycle belongs to the next layout.

@@ -83,6 +83,14 @@ impl Layout {
                 Work::Operator { .. } | Work::Sink => cut(stage.slices, workers),
             })
             .collect();
+        for (stage, ranges) in plan.stages.iter().zip(&ranges) {
+            debug_assert!(
+                ranges.first().is_none_or(|it| it.start == 0)
+                    && ranges.windows(2).all(|pair| pair[0].end == pair[1].start),
+                "the lanes of `{}` divide its slices: {ranges:?}",
+                stage.name
+            );
+        }
         let mut input_base = vec![0; plan.links.len()];
         let mut inputs = vec![0; plan.stages.len()];
         for (stage, inputs) in plan.stages.iter().zip(&mut inputs) {
@@ -112,8 +120,8 @@ impl Layout {
                             open: false,
                             scheduled: false,
                             writing: false,
-                            looked_at: false,
-                            poked: false,
+                            snapshot_wanted: false,
+                            woken: false,
                             is_source: matches!(plan[stage].work, Work::Source { .. }),
                             source_next: from,
                             until: None,

@@ -6,7 +6,7 @@
 //! ledger-…80000      head │ (life) │ cycle 80,001 …           appended to
 //! ```
 //!
-//! Beside it is what the stages do (`stages.rs`), which is no part of it.
+//! Beside it are the notes about the stages (`stages.rs`), which are no part of it.
 //!
 //! A job without checkpoints has one file, whatever its length: it can only be done again from its
 //! start. One with checkpoints begins a file now and then, and the oldest go when every checkpoint
@@ -14,8 +14,9 @@
 //!
 //! Invariants:
 //!
-//! - A file that is begun follows one that is whole and synced; files go from the oldest on. So those
-//!   that follow each other up to the last are all that counts, whatever a crash left before them.
+//! - A new file follows one that is complete and synced; files are removed from the oldest on. So
+//! only the files that follow each other up to the last one count, whatever a crash left before
+//! them.
 //! - A job that begins anew writes the first file anew before it removes the others: until it has,
 //!   the others are a ledger of the life before.
 
@@ -24,9 +25,9 @@ pub(crate) mod stages;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use read::Recorded;
+pub(crate) use read::RecordedCycles;
 
-use crate::patience::Trouble;
+use crate::error::{ErrorKind, PartError};
 use std::{
     collections::VecDeque,
     io,
@@ -48,9 +49,9 @@ pub(crate) struct Ledger {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     head: LedgerHead,
-    /// See [`Recorded::began`].
+    /// See [`RecordedCycles::began`].
     began: Cycle,
-    /// See [`Recorded::life`].
+    /// See [`RecordedCycles::life`].
     life: Option<u64>,
     /// Files before the one that is appended to, with the cycle from which on each is over.
     older: VecDeque<(PathBuf, Cycle)>,
@@ -70,11 +71,11 @@ pub(crate) struct Ledger {
     last: (Cycle, Micros),
     /// Cycles up to this one are not needed.
     floor: Cycle,
-    /// What is to be written next.
+    /// The encoded entries to write next.
     buffer: Vec<u8>,
 }
 
-/// What a ledger belongs to.
+/// The job and sources that a ledger belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) job: String,
@@ -93,25 +94,29 @@ impl Owner {
     }
 }
 
-/// Why a ledger could not be opened.
+/// The error of a ledger that could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unopened {
+pub(crate) struct LedgerError {
     /// Which file.
     pub(crate) path: PathBuf,
-    /// What is wrong with it.
+    /// Its fault, for a person.
     pub(crate) message: String,
-    /// Whether there is no room, which passes.
-    pub(crate) passes: bool,
+    /// [`ErrorKind::Retry`] if there is no room.
+    pub(crate) kind: ErrorKind,
 }
 
-impl Unopened {
+impl LedgerError {
     fn of(path: &Path, error: &io::Error) -> Self {
-        let passes = has_no_room(error);
-        Self { path: path.to_owned(), message: error.to_string(), passes }
+        Self { path: path.to_owned(), message: error.to_string(), kind: kind_of(error) }
     }
 }
 
-/// What becomes of a ledger that is there.
+/// The kind of an error of the ledger's disk.
+fn kind_of(error: &io::Error) -> ErrorKind {
+    if has_no_room(error) { ErrorKind::Retry } else { ErrorKind::Failed }
+}
+
+/// The treatment of an existing ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// It is gone on with.
@@ -120,14 +125,14 @@ pub(crate) enum Opening {
     Anew(Beginning),
 }
 
-/// How a ledger begins.
+/// The beginning of a ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beginning {
     /// The cycle before its first; none if the job begins at its start.
     pub(crate) after: Cycle,
     /// The time of that cycle.
     pub(crate) time: Micros,
-    /// The number that whoever begins the job gives it, by which it is known again.
+    /// The number of this life of the job, for [`is_of_life`].
     pub(crate) life: Option<u64>,
 }
 
@@ -149,14 +154,14 @@ fn files(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(disk.list(folder)?.into_iter().filter(is_one).collect())
 }
 
-/// Whether a folder has the ledger of a job.
+/// Returns true if a folder has the ledger of a job.
 #[must_use]
 pub fn has_ledger(disk: &dyn Disk, folder: &Path) -> bool {
     files(disk, folder).is_ok_and(|files| !files.is_empty())
 }
 
-/// Whether the ledger of a job was begun by who gave its beginning this number: all that is left of
-/// the life before is of no use then.
+/// Returns true if the ledger of a job was begun with this number: files of the life before are
+/// obsolete then.
 ///
 /// # Errors
 /// Its files cannot be read.
@@ -178,10 +183,10 @@ impl Ledger {
         folder: &Path,
         owner: &Owner,
         opening: Opening,
-    ) -> Result<(Self, Recorded), Unopened> {
+    ) -> Result<(Self, RecordedCycles), LedgerError> {
         let path = first_file(folder);
-        let fail = |error: io::Error| Unopened::of(&path, &error);
-        let damaged = |(path, message)| Unopened { path, message, passes: false };
+        let fail = |error: io::Error| LedgerError::of(&path, &error);
+        let damaged = |(path, message)| LedgerError { path, message, kind: ErrorKind::Corrupt };
         disk.create_dir_all(folder).map_err(fail)?;
         let there = files(&**disk, folder).map_err(fail)?;
         let at = match opening {
@@ -198,7 +203,11 @@ impl Ledger {
                                    `ledger.stages` says that the job had begun: without it, what \
                                    sinks hold would be written again; put it back, or begin anew, \
                                    without resuming";
-                    return Err(Unopened { path, message: message.to_owned(), passes: false });
+                    return Err(LedgerError {
+                        path,
+                        message: message.to_owned(),
+                        kind: ErrorKind::Failed,
+                    });
                 }
                 None => Beginning::default(),
             },
@@ -207,14 +216,18 @@ impl Ledger {
         for left in there.iter().filter(|it| **it != path) {
             disk.remove(left).and_then(|()| disk.sync_dir(folder)).map_err(fail)?;
         }
-        Ok((made, Recorded::of_new(at)))
+        Ok((made, RecordedCycles::of_new(at)))
     }
 
-    /// Removes the ledger of a job that keeps none any more, if there is one: what is in it says
-    /// nothing of what the job does from now on.
-    pub(crate) fn remove(disk: &Arc<dyn Disk>, folder: &Path, job: &str) -> Result<(), Unopened> {
+    /// Removes the ledger of a job that keeps none any more, if there is one: it says nothing about
+    /// cycles from now on.
+    pub(crate) fn remove(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        job: &str,
+    ) -> Result<(), LedgerError> {
         let path = first_file(folder);
-        let fail = |error: io::Error| Unopened::of(&path, &error);
+        let fail = |error: io::Error| LedgerError::of(&path, &error);
         let there = match disk.exists(folder).map_err(fail)? {
             true => files(&**disk, folder).map_err(fail)?,
             false => Vec::new(),
@@ -230,24 +243,24 @@ impl Ledger {
 
     /// A job that begins anew replaces its own ledger: by a slip of the folder it would be that of
     /// another one, which could not go on any more.
-    fn is_of_no_other(disk: &dyn Disk, files: &[PathBuf], job: &str) -> Result<(), Unopened> {
+    fn is_of_no_other(disk: &dyn Disk, files: &[PathBuf], job: &str) -> Result<(), LedgerError> {
         let found = read::of_another(disk, files, job)
-            .map_err(|(path, error)| Unopened::of(&path, &error))?;
+            .map_err(|(path, error)| LedgerError::of(&path, &error))?;
         let Some((path, other)) = found else { return Ok(()) };
         let message = format!(
             "it belongs to job `{other}`, which could not be resumed without it: use another --data \
              folder, or remove `ledger*` and `checkpoints` from this one if that job is over"
         );
-        Err(Unopened { path, message, passes: false })
+        Err(LedgerError { path, message, kind: ErrorKind::Invalid })
     }
 
     fn go_on(
         disk: &Arc<dyn Disk>,
         folder: &Path,
         owner: &Owner,
-        found: read::Found,
-    ) -> io::Result<(Self, Recorded)> {
-        let read::Found { recorded, mut files, of_no_use } = found;
+        found: read::LedgerFiles,
+    ) -> io::Result<(Self, RecordedCycles)> {
+        let read::LedgerFiles { recorded, mut files, of_no_use } = found;
         let active = files.pop_back().expect("a ledger has a file");
         let file = Self::write_beside(&**disk, folder, &active)?;
         let last = (recorded.last(), recorded.last_time());
@@ -275,8 +288,8 @@ impl Ledger {
         Ok((ledger, recorded))
     }
 
-    /// Writes the last file again, without a torn tail: what an earlier life had not synced, or had
-    /// failed to, can be read although the disk may not have it.
+    /// Writes the last file again, without a torn tail: entries that an earlier life failed to sync
+    /// can be read although the disk may not have them.
     ///
     /// It is not written where it stands, as [`tidemill_env::RandomAccessFile::rewrite`] does: of
     /// many entries a power cut could leave later ones without earlier ones, and that is no torn
@@ -284,7 +297,7 @@ impl Ledger {
     fn write_beside(
         disk: &dyn Disk,
         folder: &Path,
-        last: &read::FoundFile,
+        last: &read::LedgerFile,
     ) -> io::Result<Box<dyn DiskFile>> {
         let mut bytes = disk.read(&last.path)?;
         bytes.truncate(usize::try_from(last.whole).unwrap_or(usize::MAX));
@@ -337,9 +350,10 @@ impl Ledger {
     /// ledger holds already (a replay) are left out.
     ///
     /// # Errors
-    /// If it passes, the file is as it was but for a tail that the next attempt cuts off, and the
-    /// entries are kept for that. After any other nothing is known about the file.
-    pub(crate) fn append(&mut self, entries: &[LedgerEntry]) -> Result<(), Trouble> {
+    /// After [`ErrorKind::Retry`] the file is unchanged but for a tail that the next attempt cuts
+    /// off, and the entries are kept for it. After any other error the content of the file is
+    /// unknown.
+    pub(crate) fn append(&mut self, entries: &[LedgerEntry]) -> Result<(), PartError> {
         let (first, is_new) = (self.last, self.buffer.is_empty());
         for entry in entries {
             if let Some((cycle, time)) = entry.cycle().filter(|(cycle, _)| *cycle > self.last.0) {
@@ -355,16 +369,16 @@ impl Ledger {
             self.begin_next(first);
         }
         self.write().map_err(|error| {
-            let why = format!("{}: {error}", self.path.display());
-            if has_no_room(&error) { Trouble::Passing(why) } else { Trouble::Lasting(why) }
+            let message = format!("{}: {error}", self.path.display());
+            PartError { kind: kind_of(&error), message }
         })
     }
 
-    /// Writes what is kept for it.
+    /// Writes the kept entries.
     ///
-    /// A sync that found no room has perhaps dropped what it was to write, and is not asked again:
-    /// the bytes are written again before the next one. After a sync that failed otherwise the job
-    /// ends, and a restart reads the file.
+    /// A sync on a full disk may have dropped the bytes, so it is not simply repeated: the bytes
+    /// are written again first. After a sync that failed otherwise the job ends, and a restart
+    /// reads the file.
     fn write(&mut self) -> io::Result<()> {
         if self.is_torn {
             self.file.truncate(self.bytes)?;

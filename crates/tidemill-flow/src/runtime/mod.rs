@@ -9,47 +9,47 @@
 
 pub(crate) mod blocks;
 pub(crate) mod budget;
-mod by_key;
+pub(crate) mod checked_source;
 pub(crate) mod checkpoint;
+mod checkpoint_writer;
+mod coalescer;
 pub(crate) mod commit;
+pub(crate) mod commit_followers;
 pub(crate) mod connect;
 pub(crate) mod credit;
 pub(crate) mod cuts;
 pub(crate) mod expiry;
-pub(crate) mod followed;
 pub(crate) mod growth;
-pub(crate) mod guarded;
 pub(crate) mod hand_over;
-pub(crate) mod held;
 pub(crate) mod inbox;
 pub(crate) mod job;
+mod key_reads;
 pub(crate) mod lane;
+pub(crate) mod lane_output;
 pub(crate) mod layout;
 pub(crate) mod ledger;
-pub(crate) mod looks;
-pub(crate) mod needed;
+pub(crate) mod operator_lane;
 pub(crate) mod pacer;
+pub(crate) mod panic_guard;
 pub(crate) mod peer;
 pub(crate) mod peer_reader;
 pub(crate) mod peer_writer;
 pub(crate) mod plan;
+pub(crate) mod read_retry;
 pub(crate) mod readers;
 pub(crate) mod restore;
-pub(crate) mod said;
-pub(crate) mod send;
-pub(crate) mod shed;
+pub(crate) mod shedding;
 pub(crate) mod sink_lane;
-mod small;
+pub(crate) mod slice_slot;
+pub(crate) mod snapshots;
 pub(crate) mod source_lane;
-pub(crate) mod stage_lane;
 pub(crate) mod worker;
-mod writing;
 
-use crate::error::JobError;
-use crate::operator::TooMuch;
-use guarded::Blamed;
+use crate::error::{JobError, PartError};
+use crate::operator::OutputTooLarge;
 use job::Job;
 use lane::{After, Core, Lane};
+use panic_guard::BlamedPanic;
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -58,7 +58,7 @@ use std::{
 use tidemill_state::UnreadableState;
 use tidemill_types::{Cycle, StageIx};
 
-/// Runs a lane once and decides what becomes of it.
+/// Runs a lane once, and takes its next step.
 pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
     let mut slot = lane.core.lock().expect("a panic while held ends the job");
     let Some(core) = slot.as_mut() else {
@@ -68,7 +68,7 @@ pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
     // Operators are guarded where they are called; this guards sources, sinks and the engine.
     let outcome = catch_unwind(AssertUnwindSafe(|| match core {
         Core::Source(source) => source.run(job, lane),
-        Core::Stage(operator) => operator.run(job, lane),
+        Core::Operator(operator) => operator.run(job, lane),
         Core::Sink(sink) => sink.run(job, lane),
     }));
     let after = match outcome {
@@ -101,32 +101,43 @@ pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
     }
 }
 
-/// What unwound a thread, and whether that was a panic: an error may come that way too.
+/// The message that unwound a thread, and true if it was a panic: an error may come that way too.
 pub(crate) fn unwound(panic: &(dyn Any + Send)) -> (String, bool) {
     let not_read = panic.downcast_ref::<UnreadableState>().map(|it| &it.0);
-    let error = not_read.or_else(|| panic.downcast_ref::<TooMuch>().map(|it| &it.0));
+    let error = not_read.or_else(|| panic.downcast_ref::<OutputTooLarge>().map(|it| &it.0));
     error.map_or_else(|| (panic_message(panic), true), |message| (message.clone(), false))
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .or_else(|| panic.downcast_ref::<Blamed>().map(|it| it.message.clone()))
+        .or_else(|| panic.downcast_ref::<BlamedPanic>().map(|it| it.message.clone()))
         .unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 impl Job {
     /// An error of a stage.
-    pub(crate) fn error_at(&self, stage: StageIx, cycle: Cycle, message: String) -> JobError {
-        self.error_of(&self.plan[stage].name, cycle, message)
+    pub(crate) fn error_at(
+        &self,
+        stage: StageIx,
+        cycle: Cycle,
+        error: impl Into<PartError>,
+    ) -> JobError {
+        self.error_of(&self.plan[stage].name, cycle, error)
     }
 
     /// An error of a named part of the job.
-    pub(crate) fn error_of(&self, name: &str, cycle: Cycle, message: String) -> JobError {
+    pub(crate) fn error_of(
+        &self,
+        name: &str,
+        cycle: Cycle,
+        error: impl Into<PartError>,
+    ) -> JobError {
+        let PartError { kind, message } = error.into();
         let part = name.to_owned();
-        JobError { part, slice: None, cycle, row: None, message, panicked: false }
+        JobError { part, slice: None, cycle, row: None, kind, message, panicked: false }
     }
 }

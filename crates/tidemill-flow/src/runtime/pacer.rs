@@ -1,4 +1,4 @@
-//! The pace of a job: which cycle may begin, and when it is said to have happened.
+//! The pace of a job: the cycles that may begin, and their recorded times.
 //!
 //! A source slice ends its cycle when its time is up, or its size is reached, or another source
 //! slice is ahead (DESIGN 1, "Pace"). Sources that are read before others (`preload`) hold the
@@ -30,7 +30,7 @@ pub(crate) struct Pacer {
     stop_after: Option<Cycle>,
 }
 
-/// Whether a source slice may read for a cycle.
+/// The permit of a source slice for a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
     /// Read and cut.
@@ -44,7 +44,7 @@ pub(crate) enum Permit {
 }
 
 impl Pacer {
-    /// A pacer of a job in which so many source slices are read first.
+    /// A pacer of a job with `preloading` source slices that are read first.
     pub(crate) fn new(preloading: usize) -> Self {
         Self { preloading, ..Self::default() }
     }
@@ -54,12 +54,12 @@ impl Pacer {
         self.begun
     }
 
-    /// Whether some source slice has already ended `cycle`, or it is wanted.
+    /// Returns true if some source slice has already ended `cycle`, or it is wanted.
     pub(crate) fn is_behind(&self, cycle: Cycle) -> bool {
         self.ahead.max(self.wanted) >= cycle
     }
 
-    /// Whether somebody waits for the end of `cycle`.
+    /// Returns true if the end of `cycle` is wanted.
     pub(crate) fn is_wanted(&self, cycle: Cycle) -> bool {
         self.wanted >= cycle
     }
@@ -70,7 +70,7 @@ impl Pacer {
         self.wanted = self.wanted.max(cycle);
     }
 
-    /// Everything up to this cycle, which had this time, was done in an earlier life.
+    /// Resumes after a cycle of an earlier life, with its time.
     pub(crate) fn go_on_after(&mut self, cycle: Cycle, time: Micros) {
         (self.begun, self.ahead, self.last_time) = (cycle, cycle, Some(time));
     }
@@ -81,7 +81,7 @@ impl Pacer {
         self.last_time = self.times.iter().map(|(_, time)| *time).max().max(self.last_time);
     }
 
-    /// Whether a source slice may begin `cycle`.
+    /// Decides if a source slice may begin `cycle`.
     pub(crate) fn permit(&self, cycle: Cycle, preload: bool) -> Permit {
         if self.stop_after.is_some_and(|last| cycle > last) {
             Permit::Stop
@@ -96,8 +96,8 @@ impl Pacer {
         }
     }
 
-    /// Begins a cycle and gives its recorded time: `now` for the first slice that asks, but never
-    /// before the time of an earlier cycle.
+    /// Begins a cycle and returns its recorded time: `now` for the first slice that begins it, but
+    /// never before the time of an earlier cycle.
     pub(crate) fn begin(&mut self, cycle: Cycle, now: Micros) -> Micros {
         self.begun = self.begun.max(cycle);
         if let Ok(index) = self.times.binary_search_by_key(&cycle, |(it, _)| *it) {

@@ -1,4 +1,4 @@
-//! The other processes of a job: what leaves for their lanes, and what comes from them.
+//! The other processes of a job: frames to their lanes, and frames from them.
 //!
 //! ```text
 //! worker ─ blocks, by reference ─▶ queue ─▶ I/O thread ─▶ socket ─▶ I/O thread ─▶ inbox
@@ -7,8 +7,8 @@
 //!
 //! - Byte records go from the memory they were written to straight to the socket, and are read
 //!   straight into pooled memory: no copy in between.
-//! - What waits in a queue is bounded by the credit of the links: the sender counts bytes until
-//!   the reader has processed them.
+//! - The credit of the links bounds a queue: the sender counts bytes until the reader has processed
+//! them.
 //! - A peer that is lost, or breaks the rules, fails the job; the error names the peer.
 
 use super::inbox::{CycleEnd, Parcel};
@@ -33,11 +33,11 @@ use tidemill_types::{Cycle, LaneIx, LayoutVersion, LinkIx, ProcessIx, job::Compr
 /// Cycles that a peer may be ahead of a lane here. An inbox has a place for each of them.
 const CYCLES_AHEAD_MAX: u64 = 1 << 16;
 
-/// Bytes that a block may count on its link. What a batch is a part of counts as a whole, so that it
-/// may be more than a frame; sums of them must not overflow.
+/// The most bytes that a block may count on its link. A slice of a large batch counts as the whole
+/// batch, which may exceed a frame; sums must not overflow.
 const SHARE_MAX: u64 = 1 << 36;
 
-/// What waits to be sent.
+/// A frame to send.
 pub(crate) enum Outgoing {
     /// Rows for a lane.
     Block { address: Address, cycle: Cycle, block: Arc<Block>, share: u64, slices: Range<u32> },
@@ -70,7 +70,7 @@ pub(crate) struct Peers {
 pub(crate) struct Peer {
     pub(crate) name: String,
     queue: Mutex<VecDeque<Outgoing>>,
-    bell: Condvar,
+    wakeup: Condvar,
     closed: AtomicBool,
     closer: OnceLock<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -81,7 +81,7 @@ impl Peers {
         Self { peers }
     }
 
-    /// Whether this process is alone.
+    /// Returns true if the job has this process alone.
     pub(crate) fn is_empty(&self) -> bool {
         self.peers.is_empty()
     }
@@ -123,7 +123,7 @@ impl Peers {
         }
     }
 
-    /// Ends all connections, after what waits has been sent; with a good-bye if all went well.
+    /// Ends all connections after the queued frames; with a good-bye if all went well.
     pub(crate) fn close(&self, finished: bool) {
         for peer in self.peers.iter().flatten() {
             if finished && !peer.closed.load(Ordering::Acquire) {
@@ -131,7 +131,7 @@ impl Peers {
             }
             peer.closed.store(true, Ordering::Release);
             let _held = peer.queue.lock().expect("no panic while held");
-            peer.bell.notify_all();
+            peer.wakeup.notify_all();
         }
     }
 }
@@ -141,7 +141,7 @@ impl Peer {
         Arc::new(Self {
             name,
             queue: Mutex::new(VecDeque::new()),
-            bell: Condvar::new(),
+            wakeup: Condvar::new(),
             closed: AtomicBool::new(false),
             closer: OnceLock::new(),
         })
@@ -153,18 +153,18 @@ impl Peer {
         queue.extend(frames);
         drop(queue);
         if was_empty {
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
-    /// Everything that waits; waits itself if that is nothing. None once the peer is closed.
+    /// Takes all queued frames, and waits for the first. Returns false once the peer is closed.
     fn take(&self, taken: &mut VecDeque<Outgoing>) -> bool {
         let mut queue = self.queue.lock().expect("no panic while held");
         while queue.is_empty() {
             if self.closed.load(Ordering::Acquire) {
                 return false;
             }
-            queue = self.bell.wait(queue).expect("no panic while held");
+            queue = self.wakeup.wait(queue).expect("no panic while held");
         }
         std::mem::swap(&mut *queue, taken);
         true
@@ -256,7 +256,7 @@ fn receive(
             if credit.waiting_bytes() < bytes {
                 return Err(format!("link {link} was given back more than was sent"));
             }
-            credit.release(bytes).iter().for_each(|lane| job.poke(lane));
+            credit.release(bytes).iter().for_each(|lane| job.wake_lane(lane));
             Ok(())
         }
         Incoming::Bye => Ok(()),

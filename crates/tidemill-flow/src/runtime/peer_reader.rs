@@ -28,7 +28,7 @@ use zerocopy::IntoBytes;
 #[cfg(test)]
 mod tests;
 
-/// What came from a peer.
+/// A frame from a peer.
 pub(crate) enum Incoming {
     Block { address: Address, block: Block, share: u64 },
     End { address: Address, end: CycleEnd },
@@ -39,21 +39,22 @@ pub(crate) enum Incoming {
 /// Bytes that are read ahead at most: a call of the system serves several small frames.
 const AHEAD_BYTES: usize = 32 << 10;
 
-/// The same around long pieces, whose heads are enough: what is read ahead of one is copied once more.
+/// The same around long pieces, where only heads are worth it: bytes read ahead of one are copied
+/// once more.
 const AHEAD_OF_LONG_BYTES: usize = 4 << 10;
 
-/// Reads whole pieces from a socket. What a piece does not need is read ahead in the same call.
-struct Ahead {
+/// Reads whole pieces from a socket, and the bytes behind them in the same call.
+struct ReadAhead {
     from: Box<dyn Read + Send>,
-    /// What was read ahead: `bytes[start..end]`.
+    /// The bytes read ahead: `bytes[start..end]`.
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
-    /// How much is read ahead at most: more and more while that is not enough.
+    /// The most bytes to read ahead; it grows while they are all used.
     most: usize,
 }
 
-impl Ahead {
+impl ReadAhead {
     fn new(from: Box<dyn Read + Send>) -> Self {
         Self { from, bytes: vec![0; AHEAD_BYTES].into(), start: 0, end: 0, most: AHEAD_BYTES }
     }
@@ -93,7 +94,7 @@ impl Ahead {
 
 /// Reads frames.
 pub(crate) struct FrameReader {
-    from: Ahead,
+    from: ReadAhead,
     pool: Arc<RowsPool>,
     counts: Vec<u32>,
     body: Vec<u8>,
@@ -103,7 +104,7 @@ pub(crate) struct FrameReader {
 impl FrameReader {
     pub(crate) fn new(from: Box<dyn Read + Send>) -> Self {
         Self {
-            from: Ahead::new(from),
+            from: ReadAhead::new(from),
             pool: RowsPool::restless(256),
             counts: Vec::new(),
             body: Vec::new(),
@@ -114,7 +115,7 @@ impl FrameReader {
     /// Reads one frame.
     ///
     /// # Errors
-    /// The connection ended, or what came is not a frame for this job.
+    /// The connection ended, or the bytes are no frame for this job.
     pub(crate) fn read(&mut self, job: &Job) -> Result<Incoming, String> {
         let mut head = [0; HEAD_BYTES];
         self.from.fill(&mut head).map_err(|error| format!("the connection ended: {error}"))?;
@@ -223,8 +224,8 @@ impl FrameReader {
     }
 }
 
-/// Whether a body is what was sent. Who writes knows whether it needs a checksum: behind a proxy the
-/// two ends may not see the same way between them.
+/// Checks the body of a frame. The sender decides if it has a checksum: behind a proxy the two ends
+/// may disagree on the path between them.
 fn check(head: &FrameHead, body: &[&[u8]]) -> Result<(), String> {
     match head.body_crc {
         Some(crc) if crc != checksum(body) => Err("the body of a frame is damaged".to_owned()),
@@ -258,8 +259,8 @@ fn rows_from(pool: &Arc<RowsPool>, count: usize, bytes: &[u8]) -> Result<Rows, S
     if rows.checked() { Ok(rows) } else { Err("the offsets of a block make no sense".to_owned()) }
 }
 
-/// The batch of an Arrow stream. Nothing is taken for lengths that it claims: its columns stay in
-/// one copy of the bytes. Its reader trusts offsets in places; what it then does is an error too.
+/// The batch of an Arrow stream. Claimed lengths reserve no memory: its columns stay in one copy of
+/// the bytes. The Arrow reader trusts offsets in places, so its panic is an error too.
 fn batch_from(bytes: &[u8]) -> Result<RecordBatch, String> {
     let not_arrow = |error| format!("a block is not an Arrow stream: {error}");
     let read = || {

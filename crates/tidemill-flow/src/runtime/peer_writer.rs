@@ -6,8 +6,8 @@
 //!              ╰ own memory, or the block's, by reference ╯
 //! ```
 //!
-//! A call of the system and the wake of who reads cost as much for a small piece as for a large
-//! one; and a relay over TCP is mostly that. Large byte records are not copied to be gathered.
+//! A system call and the wake of the reader cost as much for a small piece as for a large one, and
+//! a relay over TCP is mostly that. Large byte records are not copied.
 
 use super::peer::{Address, Outgoing};
 use crate::block::{Block, Payload, Routing};
@@ -42,8 +42,8 @@ pub(crate) struct FrameWriter {
     compressor: Compressor,
     /// Heads, and bodies that are sent from here.
     own: Vec<u8>,
-    /// What one call writes, in order.
-    pieces: Vec<Piece>,
+    /// The pieces of one call, in order.
+    pieces: Vec<IoPiece>,
     /// The bytes of `own` that no piece has yet begin here.
     from: usize,
     /// Bytes that are referred to.
@@ -52,9 +52,9 @@ pub(crate) struct FrameWriter {
     is_within_machine: bool,
 }
 
-/// A part of what a call writes.
+/// A piece of a call.
 #[derive(Clone, Debug)]
-enum Piece {
+enum IoPiece {
     /// A part of the writer's own memory.
     Own(Range<usize>),
     /// Where each byte record of the frame of this number begins.
@@ -64,7 +64,7 @@ enum Piece {
 }
 
 /// The rows of a block that a lane reads: all of them, or these.
-type Taken<'a> = Option<&'a [u32]>;
+type RowOrder<'a> = Option<&'a [u32]>;
 
 fn head_for(kind: FrameKind, address: Address) -> FrameHead {
     FrameHead {
@@ -122,7 +122,8 @@ impl FrameWriter {
         Ok(count)
     }
 
-    /// What is small always goes along: the end of a cycle with its last block.
+    /// Returns true if a frame fits the call. Small frames always do: the end of a cycle goes with
+    /// its last block.
     fn has_room_for(&self, frame: &Outgoing) -> bool {
         let is_small = !matches!(frame, Outgoing::Block { .. });
         let bytes = self.own.len() + self.referred;
@@ -192,7 +193,7 @@ impl FrameWriter {
         self.finish(head, start)
     }
 
-    /// How many rows each slice of a lane has; gives back which rows those are.
+    /// Writes the number of rows of each slice of a lane; returns those rows.
     fn counts<'a>(
         &mut self,
         head: &mut FrameHead,
@@ -207,7 +208,7 @@ impl FrameWriter {
         &routing.order[starts[0] as usize..starts[starts.len() - 1] as usize]
     }
 
-    fn copy_rows(&mut self, rows: &Rows, taken: Taken<'_>) {
+    fn copy_rows(&mut self, rows: &Rows, taken: RowOrder<'_>) {
         let Some(order) = taken else {
             self.own.extend_from_slice(rows.offsets().as_bytes());
             self.own.extend_from_slice(rows.values());
@@ -227,7 +228,7 @@ impl FrameWriter {
     fn copy_batch(
         &mut self,
         batch: &RecordBatch,
-        taken: Taken<'_>,
+        taken: RowOrder<'_>,
     ) -> Result<(), arrow_schema::ArrowError> {
         let mine = match taken {
             Some(order) => &take_record_batch(batch, &UInt32Array::from(order.to_vec()))?,
@@ -286,15 +287,15 @@ impl FrameWriter {
         head.body_crc = (!self.is_within_machine).then(|| checksum(&body));
         self.own[start..start + HEAD_BYTES].copy_from_slice(&head.encode());
         self.end_piece();
-        self.pieces.extend([Piece::Offsets(number), Piece::Values(number)]);
+        self.pieces.extend([IoPiece::Offsets(number), IoPiece::Values(number)]);
         self.referred += rows.bytes();
         Ok(())
     }
 
-    /// What was written to `own` since the piece before is a piece.
+    /// Ends a piece with the bytes written to `own` since the piece before.
     fn end_piece(&mut self) {
         if self.from < self.own.len() {
-            self.pieces.push(Piece::Own(self.from..self.own.len()));
+            self.pieces.push(IoPiece::Own(self.from..self.own.len()));
             self.from = self.own.len();
         }
     }
@@ -304,9 +305,9 @@ impl FrameWriter {
         let mut slices = [IoSlice::new(&[]); CALL_PIECES];
         for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
             *slice = IoSlice::new(match piece {
-                Piece::Own(range) => &self.own[range.clone()],
-                Piece::Offsets(number) => rows_of(&frames[*number]).offsets().as_bytes(),
-                Piece::Values(number) => rows_of(&frames[*number]).values(),
+                IoPiece::Own(range) => &self.own[range.clone()],
+                IoPiece::Offsets(number) => rows_of(&frames[*number]).offsets().as_bytes(),
+                IoPiece::Values(number) => rows_of(&frames[*number]).values(),
             });
         }
         let mut rest = &mut slices[..self.pieces.len()];

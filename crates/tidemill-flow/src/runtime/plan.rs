@@ -1,9 +1,9 @@
 //! A checked graph with everything looked up that stays the same while the job runs.
 
-use super::budget::Budget;
+use super::budget::StateBudget;
 use super::credit::Credit;
-use super::guarded;
 use super::lane::Lane;
+use super::panic_guard;
 use crate::block::Payload;
 use crate::engine::Processes;
 use crate::graph::{GraphError, JobGraph, StageKind};
@@ -94,7 +94,7 @@ pub(crate) struct Plan {
     pub(crate) delivery: Delivery,
     pub(crate) cycle: CycleSpec,
     pub(crate) buffer: BufferSpec,
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) budget: Arc<StateBudget>,
     pub(crate) seed: u64,
     pub(crate) stages: Vec<StagePlan>,
     pub(crate) links: Vec<LinkPlan>,
@@ -127,7 +127,7 @@ impl Index<LinkIx> for Plan {
 }
 
 /// Parts of a graph that exist once: each goes to the one lane that runs it.
-pub(crate) struct Parts {
+pub(crate) struct GraphParts {
     /// By stage.
     pub(crate) sinks: Vec<Option<Box<dyn Sink>>>,
     pub(crate) dead_letter: Option<Box<dyn Sink>>,
@@ -135,7 +135,10 @@ pub(crate) struct Parts {
 
 impl Plan {
     /// Checks a graph and takes it apart.
-    pub(crate) fn new(graph: JobGraph, processes: &Processes) -> Result<(Self, Parts), GraphError> {
+    pub(crate) fn new(
+        graph: JobGraph,
+        processes: &Processes,
+    ) -> Result<(Self, GraphParts), GraphError> {
         let order = graph.check()?;
         let process_of = |id: usize| processes.of_stage.get(id).copied().unwrap_or_default();
         let mut ranks = vec![0_u32; graph.stages.len()];
@@ -154,19 +157,19 @@ impl Plan {
                 credit: Credit::new(graph.buffer.high_watermark.0, graph.buffer.low_watermark.0),
             })
             .collect();
-        let mut parts = Parts { sinks: Vec::new(), dead_letter: graph.dead_letter };
+        let mut parts = GraphParts { sinks: Vec::new(), dead_letter: graph.dead_letter };
         let mut stages = Vec::with_capacity(graph.stages.len());
         for (id, stage) in graph.stages.into_iter().enumerate() {
             let mut grew_from = None;
             let (work, slices, sink) = match stage.kind {
                 StageKind::Source { factory, preload } => {
-                    let factory = guarded::source(&stage.name, factory);
+                    let factory = panic_guard::guard_source(&stage.name, factory);
                     grew_from = factory.grows().then(|| factory.began_with().max(1));
                     let slices = factory.slices().max(1);
                     (Work::Source { factory, preload }, slices, None)
                 }
                 StageKind::Operator { factory, slices } => {
-                    let factory = guarded::stage(&stage.name, factory);
+                    let factory = panic_guard::guard_operator(&stage.name, factory);
                     (Work::Operator { factory }, slices, None)
                 }
                 StageKind::Sink { sink } => (Work::Sink, 1, Some(sink)),
@@ -189,7 +192,7 @@ impl Plan {
             });
         }
         let budget =
-            Arc::new(Budget::new(stages.iter().map(|it| it.name.clone()), graph.state_budget));
+            Arc::new(StateBudget::new(stages.iter().map(|it| it.name.clone()), graph.state_budget));
         let mut plan = Self {
             name: graph.name,
             delivery: graph.delivery,
@@ -264,7 +267,7 @@ impl Plan {
         last
     }
 
-    /// Advances the watermark of each stage by one cycle, as [`super::stage_lane`] does. `ends` is by
+    /// Advances the watermark of each stage by one cycle, as [`super::operator_lane`] does. `ends` is by
     /// stage and given for the sources: the watermark at the end of the cycle, and true if the
     /// source has ended.
     pub(crate) fn advance(&self, mut ends: Vec<(Micros, bool)>, watermarks: &mut [Micros]) {

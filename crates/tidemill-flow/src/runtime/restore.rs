@@ -1,11 +1,11 @@
-//! A job that goes on from a checkpoint: what it finds, and what it does not do again.
+//! A job that resumes from a checkpoint: its state there, and the cycles that it does not repeat.
 
-use super::by_key::ByKey;
 use super::cuts::slice_of;
-use super::held::{Held, ReadAs, SavedSlice};
-use super::ledger::Recorded;
-use super::needed::{NeededRows, Running};
+use super::key_reads::KeyReads;
+use super::ledger::RecordedCycles;
 use super::plan::{Plan, StagePlan, Work};
+use super::read_retry::{ReadRetry, RetriedRows};
+use super::slice_slot::{SavedAccess, SavedSlice, SliceSlot};
 use crate::block::TIME_COLUMN;
 use crate::operator::MEMBERS_SEPARATOR;
 use std::{
@@ -21,16 +21,16 @@ use tidemill_types::{
 };
 use tidemill_wire::ledger::{Cut, StageNote};
 
-/// What was done in earlier lives of the job.
+/// The point that earlier lives of the job reached.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct ResumePoint {
     /// Everything up to the end of this cycle.
     pub(crate) cycle: Cycle,
     /// Its recorded time.
     pub(crate) time: Micros,
     /// Where the source slices were.
     sources: BTreeMap<SliceKey, SavedSource>,
-    /// How far event time was, by stage.
+    /// The watermarks of stages.
     watermarks: BTreeMap<StageIx, Micros>,
     /// The last cycle with rows, by stage of the sink.
     sinks: BTreeMap<StageIx, Cycle>,
@@ -40,13 +40,13 @@ pub(crate) struct Before {
     ended: BTreeSet<StageIx>,
 }
 
-impl Before {
-    /// What a checkpoint says, for a job whose plan it fits: every state that it has belongs to a
-    /// stage that does the same, and it knows all sources. What keeps no state may be new, gone, or
-    /// do something else.
+impl ResumePoint {
+    /// The resume point of a checkpoint, for a job whose plan it fits: every saved state belongs to
+    /// a stage that does the same, and it knows all sources. Stages without state may be new, gone,
+    /// or different.
     ///
     /// # Errors
-    /// It does not fit: what differs.
+    /// It does not fit; the message names the difference.
     pub(crate) fn new(plan: &Plan, manifest: &Manifest) -> Result<Self, String> {
         if !manifest.coordinated && plan.delivery != Delivery::AtMostOnce {
             return Err(UNCOORDINATED.to_owned());
@@ -61,7 +61,7 @@ impl Before {
             let keeps_something = saved.slices.iter().any(|runs| !runs.is_empty());
             let stage = match stage_of(plan, &saved.name) {
                 Some(stage) => stage,
-                None if keeps_something => return Err(no_stage(plan, &saved.name)),
+                None if keeps_something => return Err(missing_stage(plan, &saved.name)),
                 None => continue,
             };
             before.watermarks.insert(stage, saved.watermark);
@@ -100,13 +100,13 @@ impl Before {
         self.ended = plan.ids().filter(|stage| last[stage.index()] <= self.cycle).collect();
     }
 
-    /// The job goes on after the last cycle that its ledger has, and does none of it again: what the
-    /// sinks have came from there at the latest.
+    /// Resumes after the last cycle of the ledger and repeats none of it: the rows that sinks hold
+    /// come from there at the latest.
     ///
     /// # Errors
     /// There is event time, and the ledger does not say how far it was in those cycles, as they are of
     /// another delivery: windows would be written again.
-    pub(crate) fn skip(&mut self, plan: &Plan, recorded: &Recorded) -> Result<(), String> {
+    pub(crate) fn skip(&mut self, plan: &Plan, recorded: &RecordedCycles) -> Result<(), String> {
         // Cycle by cycle, as the stages did: who is idle in one holds nothing back in that, and may
         // be far behind in the next; event time does not go back.
         let mut watermarks: Vec<_> = plan.ids().map(|it| self.watermark(it)).collect();
@@ -161,8 +161,8 @@ impl Before {
         Ok(())
     }
 
-    /// The same, for a job that began with the checkpoint of a cycle: its sinks hold nothing of
-    /// what came before.
+    /// The resume point of a job that began with the checkpoint of a cycle: its sinks hold nothing
+    /// from before.
     pub(crate) fn since(mut self, began: Cycle) -> Self {
         self.sinks.retain(|_, last| *last > began);
         if self.letters <= began {
@@ -187,7 +187,7 @@ impl Before {
     }
 
     /// The source slices that have ended.
-    pub(crate) fn ended_sources(&self) -> super::checkpoint::Ended {
+    pub(crate) fn ended_sources(&self) -> super::checkpoint::EndedSources {
         let ended = self.sources.iter().filter(|(_, saved)| saved.ended);
         ended.map(|(key, saved)| (*key, (self.cycle, saved.clone()))).collect()
     }
@@ -197,7 +197,7 @@ impl Before {
         self.sinks.get(&stage).copied().unwrap_or(Cycle::NONE)
     }
 
-    /// How far event time was at a stage.
+    /// The watermark of a stage.
     pub(crate) fn watermark(&self, stage: StageIx) -> Micros {
         self.watermarks.get(&stage).copied().unwrap_or(Micros::MIN)
     }
@@ -213,7 +213,7 @@ const UNCOORDINATED: &str = "each of its slices was saved by itself, under the d
                              that of a job that was stopped";
 
 /// Why a state has no stage: it is gone, or shares its stage with others than it did.
-fn no_stage(plan: &Plan, saved: &str) -> String {
+fn missing_stage(plan: &Plan, saved: &str) -> String {
     let was: Vec<&str> = saved.split(MEMBERS_SEPARATOR).collect();
     let is_member = |it: &&StagePlan| {
         matches!(it.work, Work::Operator { .. })
@@ -235,8 +235,8 @@ pub(crate) fn stage_of(plan: &Plan, name: &str) -> Option<StageIx> {
     stage_named(plan, name, |work| matches!(work, Work::Operator { .. })).ok()
 }
 
-/// Whether a source is read as it was; whether a stage does what it did, in as many slices: a state
-/// that it had fits it then.
+/// Checks that a source is read as it was, or that a stage does the same in the same number of
+/// slices, so that a saved state fits it.
 fn fits(found: &StagePlan, (slices, did): (usize, &str)) -> Result<(), String> {
     let name = &found.name;
     let factory = match &found.work {
@@ -257,8 +257,8 @@ fn fits(found: &StagePlan, (slices, did): (usize, &str)) -> Result<(), String> {
     Ok(())
 }
 
-/// How the sources are read, if they say so, and what the stages do that keep a state.
-pub(crate) fn noted(plan: &Plan) -> Vec<StageNote> {
+/// The notes of sources that describe their reading, and of stages that keep a state.
+pub(crate) fn stage_notes(plan: &Plan) -> Vec<StageNote> {
     let note = |stage: &StagePlan| {
         let does = match &stage.work {
             Work::Source { factory, .. } => Some(factory.reads()).filter(|it| !it.is_empty()),
@@ -273,12 +273,12 @@ pub(crate) fn noted(plan: &Plan) -> Vec<StageNote> {
     plan.stages.iter().filter_map(note).collect()
 }
 
-/// Whether cycles can be done again as they were: sources and stages are what was noted of them.
-/// There may be new ones. With a checkpoint stages may be gone: none that it has a state of is.
+/// Checks that cycles can be repeated: sources and stages match their notes. There may be new ones.
+/// With a checkpoint stages may be gone, as it has a state of none of them.
 ///
 /// # Errors
-/// What differs.
-pub(crate) fn fit_note(
+/// The difference.
+pub(crate) fn check_notes(
     plan: &Plan,
     noted: &[StageNote],
     has_checkpoint: bool,
@@ -291,17 +291,17 @@ pub(crate) fn fit_note(
         match plan.stages.iter().find(is_it) {
             Some(stage) => fits(stage, (was.slices as usize, &was.does)),
             None if has_checkpoint => Ok(()),
-            None => Err(no_stage(plan, &was.name)),
+            None => Err(missing_stage(plan, &was.name)),
         }
     })
 }
 
-/// Whether no sink that `holds` rows of cycles that are done again gets some of a stage with a state
-/// that was not there then: it leaves out of them what it holds of others.
+/// Checks that no sink that `holds` rows of repeated cycles reads a stateful stage that was not
+/// there then: the sink would leave out the rows of that stage.
 ///
 /// # Errors
 /// There is such a sink: which, and the stage.
-pub(crate) fn is_fed_as_before(
+pub(crate) fn check_feeds(
     plan: &Plan,
     (was, now): (&[StageNote], &[StageNote]),
     holds: impl Fn(StageIx) -> bool,
@@ -340,21 +340,21 @@ fn saved_rows(
     plan: &Plan,
     checkpoints: &Checkpoints,
     slice: SliceKey,
-    running: &Arc<Running>,
+    running: &Arc<ReadRetry>,
 ) -> Option<SavedRows> {
     let of = &plan[slice.stage];
     of.ttl?;
     let stages = plan.stages.iter().filter(|it| matches!(it.work, Work::Operator { .. }));
     let slices = stages.map(|it| u64::from(it.slices)).sum();
     let rows = checkpoints.looker().rows_of(&of.name, slice.slice.0);
-    let rows = NeededRows { stage: slice.stage, rows, running: Arc::clone(running) };
+    let rows = RetriedRows { stage: slice.stage, rows, running: Arc::clone(running) };
     let most = plan.budget.restored_bytes_max(slices);
     Some(SavedRows::new(Arc::new(rows), Arc::clone(&of.count.expiry), most))
 }
 
-/// What is saved of a stage from now on can be read as its job will want it: row by row if keys leave
-/// memory, and key by key if it goes on before all is read and its operator asks so.
-pub(crate) fn save_to_be_read(
+/// Makes future saves of a stage readable as its job needs them: row by row if keys leave memory,
+/// and key by key if the job resumes before all is read and its operator asks so.
+pub(crate) fn index_saves(
     plan: &Plan,
     stage: StageIx,
     checkpoints: &mut Checkpoints,
@@ -371,17 +371,17 @@ pub(crate) fn save_to_be_read(
     }
 }
 
-/// The states of a stage's slices: as a checkpoint has them, and noting what changes if there are
-/// to be checkpoints. Those that are to be read are added to `saved`.
-pub(crate) fn states(
+/// The states of a stage's slices, from a checkpoint if there is one. They track their changes if
+/// the job makes checkpoints. Slices still to be read are added to `saved`.
+pub(crate) fn slice_slots(
     plan: &Plan,
     stage: StageIx,
     checkpoints: Option<&Checkpoints>,
-    before: &Before,
+    before: &ResumePoint,
     saved: &mut Vec<Arc<SavedSlice>>,
     left: &Arc<AtomicUsize>,
-    running: &Arc<Running>,
-) -> Vec<Held> {
+    running: &Arc<ReadRetry>,
+) -> Vec<SliceSlot> {
     let Work::Operator { factory } = &plan[stage].work else { return Vec::new() };
     let goes_on = before.cycle > Cycle::NONE && !before.has_ended(stage);
     let state = |slice| {
@@ -393,24 +393,24 @@ pub(crate) fn states(
             let reading = checkpoints.filter(|it| it.reads_by_key(stage.0));
             let looker = reading.map(Checkpoints::looker);
             let by_key = looker.map(|looker| {
-                ByKey::new(looker, &of.name, SliceId(slice), &runs, &of.count.read_keys)
+                KeyReads::new(looker, &of.name, SliceId(slice), &runs, &of.count.read_keys)
             });
             let one = Arc::new(SavedSlice::new(
                 SliceKey::new(stage, SliceId(slice)),
                 factory,
-                (runs, ReadAs { rows, by_key }),
+                (runs, SavedAccess { rows, by_key }),
                 left,
                 running,
             ));
             saved.push(Arc::clone(&one));
-            return Held::Saved(one);
+            return SliceSlot::Saved(one);
         }
         let mut state = factory.state(SliceId(slice));
         if checkpoints.is_some() {
             structure::track(&mut *state);
         }
         rows.iter().for_each(|rows| structure::expires(&mut *state, rows));
-        Held::Here(state)
+        SliceSlot::Resident(state)
     };
     (0..plan[stage].slices).map(state).collect()
 }

@@ -1,6 +1,6 @@
 //! The lane of a sink: hands the rows of each cycle over, then has the cycle committed.
 
-use super::commit::guarded;
+use super::commit::call_sink;
 use super::job::Job;
 use super::lane::{After, Lane};
 use crate::block::Block;
@@ -13,11 +13,13 @@ use tidemill_types::{Cycle, LinkIx};
 /// A sink, shared by the lane that writes and the thread that commits.
 pub(crate) type SharedSink = Arc<Mutex<Box<dyn Sink>>>;
 
-/// What the lane of a sink holds.
+/// The core of the lane of a sink.
 pub(crate) struct SinkLane {
     pub(crate) sink: SharedSink,
     /// The last cycle that the sink held when it was opened: cycles up to it are left out.
     pub(crate) held: Cycle,
+    /// The last cycle of this life.
+    last: Cycle,
     blocks: Vec<Arc<Block>>,
     /// Bytes to release, by link.
     freed: Vec<(LinkIx, u64)>,
@@ -25,7 +27,7 @@ pub(crate) struct SinkLane {
 
 impl SinkLane {
     pub(crate) fn new(sink: SharedSink, held: Cycle) -> Self {
-        Self { sink, held, blocks: Vec::new(), freed: Vec::new() }
+        Self { sink, held, last: Cycle::NONE, blocks: Vec::new(), freed: Vec::new() }
     }
 
     /// Writes the next cycle.
@@ -65,11 +67,13 @@ impl SinkLane {
         }
         // What it holds already is not counted as written once more.
         let mut written = 0;
+        debug_assert!(cycle > self.last, "a sink gets its cycles in order: {cycle}");
+        self.last = cycle;
         if cycle > self.held {
             written = rows as u64;
             let mut sink = self.sink.lock().expect("a panic of a sink ends the job");
-            guarded(|| sink.write(cycle, &self.blocks))
-                .map_err(|error| job.error_at(lane.stage, cycle, error.message))?;
+            call_sink(|| sink.write(cycle, &self.blocks))
+                .map_err(|error| job.error_at(lane.stage, cycle, error))?;
         }
         self.blocks.drain(..).for_each(|block| job.blocks.give_back(block));
         lane.state.lock().expect("no panic while held").inbox.recycle(slot);

@@ -8,14 +8,14 @@
 //!   content only, so repeated runs have the same cycles. A live source ends it by time too.
 //! - In a replay the ledger decides the cut.
 
+use super::checked_source::CheckedSource;
+use super::coalescer::Coalescer;
 use super::inbox::CycleEnd;
 use super::job::Job;
 use super::lane::{After, Lane};
+use super::lane_output::{LaneOutput, LaneWriter, RowOwner};
 use super::pacer::Permit;
-use super::said::Said;
-use super::send::{Of, Sender, Writer};
-use super::shed::{Kept, Shed, Stand};
-use super::small::Small;
+use super::shedding::{ShedBuffer, ShedRead, SourceCursor};
 use crate::error::JobError;
 use crate::operator::DeadLetter;
 use crate::source::{Position, Read, ReadRequest};
@@ -25,32 +25,32 @@ use tidemill_env::sync::atomic::Ordering;
 use tidemill_types::{Cycle, LayoutVersion, Micros, SliceId, job::Delivery};
 use tidemill_wire::ledger::Cut;
 
-/// How long a source without data is asked again when it does not say, in microseconds.
+/// The interval of reads of a source without data, unless it names a time, in microseconds.
 const POLL_US: u64 = 1_000;
 /// A source without data for this long no longer holds event time back.
 const IDLE_AFTER_US: u64 = 1_000_000;
 
-/// What a lane of a source holds.
+/// The core of a lane of a source.
 pub(crate) struct SourceLane {
     slice: SliceId,
-    source: Said,
+    source: CheckedSource,
     live: bool,
     preload: bool,
     /// Ends of cycles that are replayed.
     replay: VecDeque<(Cycle, Cut)>,
     open: Option<OpenCycle>,
-    sender: Sender,
+    output: LaneOutput,
     letters: Vec<DeadLetter>,
-    shed: Shed,
+    shed: ShedBuffer,
     /// Of the cycle that is open.
-    small: Small,
+    small: Coalescer,
     last_row_us: u64,
     last_cut_us: u64,
     idle: bool,
     /// The layout whose lane the source wakes.
     wakes: Option<LayoutVersion>,
-    /// Up to where the job's progress has it.
-    told: u64,
+    /// The position in the job's progress.
+    reported: u64,
 }
 
 /// A cycle that has been begun and not cut.
@@ -61,8 +61,8 @@ struct OpenCycle {
     records: u64,
 }
 
-/// What to do after one read.
-enum Step {
+/// The step after one read.
+enum ReadStep {
     Read,
     Cut { ended: bool },
     Leave(After),
@@ -71,12 +71,12 @@ enum Step {
 impl SourceLane {
     pub(crate) fn new(
         slice: SliceId,
-        source: Said,
+        source: CheckedSource,
         live: bool,
         preload: bool,
         replay: VecDeque<(Cycle, Cut)>,
         idle: bool,
-        told: u64,
+        reported: u64,
     ) -> Self {
         Self {
             slice,
@@ -85,15 +85,15 @@ impl SourceLane {
             preload,
             replay,
             open: None,
-            sender: Sender::default(),
+            output: LaneOutput::default(),
             letters: Vec::new(),
-            shed: Shed::default(),
-            small: Small::default(),
+            shed: ShedBuffer::default(),
+            small: Coalescer::default(),
             last_row_us: 0,
             last_cut_us: 0,
             idle,
             wakes: None,
-            told,
+            reported,
         }
     }
 
@@ -112,7 +112,7 @@ impl SourceLane {
             let (job, lane) = (Arc::downgrade(job), Arc::downgrade(lane));
             self.source.wake_by(Arc::new(move || {
                 if let (Some(job), Some(lane)) = (job.upgrade(), lane.upgrade()) {
-                    job.poke(&lane);
+                    job.wake_lane(&lane);
                 }
             }));
         }
@@ -149,15 +149,15 @@ impl SourceLane {
         }
         loop {
             match self.step(job, lane, cycle)? {
-                Step::Read => {}
-                Step::Cut { ended } => return self.cut(job, lane, cycle, ended),
-                Step::Leave(after) => return Ok(after),
+                ReadStep::Read => {}
+                ReadStep::Cut { ended } => return self.cut(job, lane, cycle, ended),
+                ReadStep::Leave(after) => return Ok(after),
             }
         }
     }
 
-    /// Credit on every link, and not too many cycles under way; under `at-most-once` a live source
-    /// sheds what it cannot send.
+    /// Waits for credit on every link, and for the limit of cycles under way. Under `at-most-once`
+    /// a live source sheds records that it cannot send.
     fn wait_for_room(
         &mut self,
         job: &Arc<Job>,
@@ -171,12 +171,12 @@ impl SourceLane {
             return Ok(Some(After::Wait));
         }
         let request = self.request(job, cycle, None);
-        let before = self.source_stand();
+        let before = self.source_cursor();
         let mut letters = Vec::new();
         let read = self.source.read(&request, &mut letters);
-        match read.map_err(|error| job.error_at(lane.stage, cycle, error.message))? {
+        match read.map_err(|error| job.error_at(lane.stage, cycle, error))? {
             Read::Rows { payload, bytes } => {
-                let kept = Kept { before, payload, bytes, letters };
+                let kept = ShedRead { before, payload, bytes, letters };
                 let dropped = self.shed.keep(kept, job.plan.buffer.high_watermark.0);
                 job.shed.fetch_add(dropped, Ordering::Relaxed);
             }
@@ -186,8 +186,8 @@ impl SourceLane {
         Ok(Some(After::At(job.now_us() + POLL_US)))
     }
 
-    /// Begins the cycle if it has not begun. Not if it belongs to the next layout: that is decided
-    /// under the pacer's lock, where a change of threads picks its first cycle.
+    /// Begins the cycle if it has not begun, unless it belongs to the next layout: a change of
+    /// layout picks its first cycle under the pacer's lock too.
     fn begin(&mut self, job: &Job, lane: &Lane, cycle: Cycle) -> Result<OpenCycle, After> {
         if let Some(open) = self.open {
             return Ok(open);
@@ -206,7 +206,7 @@ impl SourceLane {
         Ok(open)
     }
 
-    /// What may still be read for the cycle: the rest of its bounds, a buffer at most.
+    /// The request for the rest of the cycle, at most a buffer.
     fn request(&self, job: &Job, cycle: Cycle, until: Option<Position>) -> ReadRequest {
         let bounds = &job.plan.cycle;
         let (bytes, records) = self.open.map_or((0, 0), |open| (open.bytes, open.records));
@@ -221,16 +221,16 @@ impl SourceLane {
     }
 
     /// Where the source stands.
-    fn source_stand(&self) -> Stand {
+    fn source_cursor(&self) -> SourceCursor {
         (self.source.position(), self.source.watermark())
     }
 
-    /// Where the source stood before what was read and is in no cycle yet: a cycle ends there.
-    fn stand(&self) -> Stand {
-        self.shed.stand().unwrap_or_else(|| self.source_stand())
+    /// The position before all records that are in no cycle yet: a cycle ends there.
+    fn cursor(&self) -> SourceCursor {
+        self.shed.cursor().unwrap_or_else(|| self.source_cursor())
     }
 
-    /// Reads for a cycle, what was kept first.
+    /// Reads for a cycle, waiting records first.
     fn read(
         &mut self,
         job: &Job,
@@ -239,7 +239,7 @@ impl SourceLane {
         until: Option<Position>,
     ) -> Result<Read, JobError> {
         let read = match self.shed.next() {
-            Some(Kept { payload, bytes, letters, .. }) => {
+            Some(ShedRead { payload, bytes, letters, .. }) => {
                 self.letters = letters;
                 Read::Rows { payload, bytes }
             }
@@ -247,7 +247,7 @@ impl SourceLane {
             None => {
                 let request = self.request(job, cycle, until);
                 let read = self.source.read(&request, &mut self.letters);
-                read.map_err(|error| job.error_at(lane.stage, cycle, error.message))?
+                read.map_err(|error| job.error_at(lane.stage, cycle, error))?
             }
         };
         for letter in &mut self.letters {
@@ -257,7 +257,12 @@ impl SourceLane {
         Ok(read)
     }
 
-    fn step(&mut self, job: &Arc<Job>, lane: &Arc<Lane>, cycle: Cycle) -> Result<Step, JobError> {
+    fn step(
+        &mut self,
+        job: &Arc<Job>,
+        lane: &Arc<Lane>,
+        cycle: Cycle,
+    ) -> Result<ReadStep, JobError> {
         let recorded = self.replay.front().filter(|(it, _)| *it == cycle).map(|(_, cut)| *cut);
         // What was read and is kept belongs before the cut, though the source is there already.
         if let Some(cut) = recorded
@@ -265,10 +270,10 @@ impl SourceLane {
             && self.source.position() >= Position(cut.position)
         {
             self.idle = cut.idle;
-            return Ok(Step::Cut { ended: cut.ended });
+            return Ok(ReadStep::Cut { ended: cut.ended });
         }
         let until = recorded.map(|cut| Position(cut.position));
-        let before = self.stand();
+        let before = self.cursor();
         if self.last_row_us == 0 {
             // From when it is asked first: a source that has yet to ask others is not idle.
             self.last_row_us = job.now_us().max(1);
@@ -282,8 +287,8 @@ impl SourceLane {
                     Err(after) => {
                         // Its bad records were told, as those of this cycle.
                         let letters = Vec::new();
-                        self.shed.put_back(Kept { before, payload, bytes, letters });
-                        return Ok(Step::Leave(after));
+                        self.shed.put_back(ShedRead { before, payload, bytes, letters });
+                        return Ok(ReadStep::Leave(after));
                     }
                 };
                 let rows = super::plan::rows_of(&payload);
@@ -294,10 +299,10 @@ impl SourceLane {
                 self.take(job, lane, payload, bytes, cycle)?;
                 Ok(self.after_rows(job, (cycle, open), now_us, until.is_some()))
             }
-            Read::End => Ok(Step::Cut { ended: true }),
+            Read::End => Ok(ReadStep::Cut { ended: true }),
             // A recorded cycle ends where it ended, however long its records take to come.
             Read::Idle { until: due } if until.is_some() => {
-                Ok(Step::Leave(After::At(due.unwrap_or(now_us + POLL_US).max(now_us + 1))))
+                Ok(ReadStep::Leave(After::At(due.unwrap_or(now_us + POLL_US).max(now_us + 1))))
             }
             Read::Idle { until: due } => Ok(self.after_nothing(job, cycle, now_us, due)),
         }
@@ -321,9 +326,9 @@ impl SourceLane {
         let failed = |message| job.error_at(lane.stage, cycle, message);
         for payload in self.small.take(payload).map_err(|error| failed(error.to_string()))? {
             let layout = job.layout(lane.layout);
-            let writer = Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
-            self.sender
-                .send(writer, 0, Of::One(SliceId(lane.slices.start)), payload)
+            let writer = LaneWriter { job, layout: &layout, lane, seed: job.seed_of(cycle) };
+            self.output
+                .send(writer, 0, RowOwner::One(SliceId(lane.slices.start)), payload)
                 .map_err(failed)?;
         }
         Ok(())
@@ -335,36 +340,43 @@ impl SourceLane {
         (cycle, open): (Cycle, OpenCycle),
         now_us: u64,
         replaying: bool,
-    ) -> Step {
+    ) -> ReadStep {
         let bounds = &job.plan.cycle;
         let full = open.bytes >= bounds.bytes.0 || open.records >= bounds.records;
         // Cycles of what is bounded are as long whenever somebody waits for their end, so that its
         // output is the same.
         let wanted = || job.pacer.lock().expect("no panic while held").is_wanted(cycle);
         let late = self.live && (now_us >= self.due_us(job) || wanted());
-        if !replaying && (full || late) { Step::Cut { ended: false } } else { Step::Read }
+        if !replaying && (full || late) { ReadStep::Cut { ended: false } } else { ReadStep::Read }
     }
 
-    /// Nothing to read: the cycle ends when its time is up or others are ahead.
-    fn after_nothing(&mut self, job: &Job, cycle: Cycle, now_us: u64, due: Option<u64>) -> Step {
+    /// Decides the step after a read without records: the cycle ends when its time is up or others
+    /// are ahead.
+    fn after_nothing(
+        &mut self,
+        job: &Job,
+        cycle: Cycle,
+        now_us: u64,
+        due: Option<u64>,
+    ) -> ReadStep {
         let behind = job.pacer.lock().expect("no panic while held").is_behind(cycle);
         let wait = due.unwrap_or(now_us + POLL_US).max(now_us + 1);
         let idle = now_us.saturating_sub(self.last_row_us) >= IDLE_AFTER_US;
         let cut_us = self.due_us(job);
         match self.open {
-            Some(_) if behind || now_us >= cut_us => Step::Cut { ended: false },
-            Some(_) => Step::Leave(After::At(cut_us)),
+            Some(_) if behind || now_us >= cut_us => ReadStep::Cut { ended: false },
+            Some(_) => ReadStep::Leave(After::At(cut_us)),
             None if behind || (idle && !self.idle) => {
                 // The heartbeat: once idle, say so, so that nobody waits for this source's time. It is
                 // until rows come, also where an earlier life had said so.
                 self.idle |= idle;
-                Step::Cut { ended: false }
+                ReadStep::Cut { ended: false }
             }
             None => {
                 // However long the source wants to be left alone, the heartbeat comes in time.
                 let heartbeat_us =
                     if self.idle { u64::MAX } else { self.last_row_us + IDLE_AFTER_US };
-                Step::Leave(After::At(wait.min(heartbeat_us).max(cut_us)))
+                ReadStep::Leave(After::At(wait.min(heartbeat_us).max(cut_us)))
             }
         }
     }
@@ -375,7 +387,7 @@ impl SourceLane {
         self.last_cut_us + job.plan.cycle.time.duration().as_micros() as u64
     }
 
-    /// Ends the cycle: its cut goes to the ledger, its end to all who read.
+    /// Ends the cycle: its cut goes to the ledger, its end to all readers.
     fn cut(
         &mut self,
         job: &Arc<Job>,
@@ -395,10 +407,15 @@ impl SourceLane {
         if self.replay.front().is_some_and(|(it, _)| *it == cycle) {
             self.replay.pop_front();
         }
-        let (position, watermark) = self.stand();
+        let (position, watermark) = self.cursor();
+        debug_assert!(
+            position.0 >= self.reported,
+            "a source slice never goes back: from {} to {position:?}",
+            self.reported
+        );
         let count = &job.plan[lane.stage].count;
         // Of all slices together, so that what this one goes on is added.
-        let went = position.0.wrapping_sub(std::mem::replace(&mut self.told, position.0));
+        let went = position.0.wrapping_sub(std::mem::replace(&mut self.reported, position.0));
         count.position.fetch_add(went, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
         // The ledger entry of a cycle is under way before anyone can act on the cycle's end.
@@ -426,14 +443,14 @@ impl SourceLane {
             (false, false) => watermark,
         };
         let layout = job.layout(lane.layout);
-        let writer = || Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
+        let writer = || LaneWriter { job, layout: &layout, lane, seed: job.seed_of(cycle) };
         let failed = |message| job.error_at(lane.stage, cycle, message);
         if let Some(rest) = self.small.rest().map_err(|error| failed(error.to_string()))? {
-            self.sender
-                .send(writer(), 0, Of::One(SliceId(lane.slices.start)), rest)
+            self.output
+                .send(writer(), 0, RowOwner::One(SliceId(lane.slices.start)), rest)
                 .map_err(failed)?;
         }
-        self.sender.end(writer(), CycleEnd { cycle, time, watermark, ended }).map_err(failed)?;
+        self.output.end(writer(), CycleEnd { cycle, time, watermark, ended }).map_err(failed)?;
         lane.state.lock().expect("no panic while held").source_next = cycle.next();
         let mut pacer = job.pacer.lock().expect("no panic while held");
         let first = pacer.end(cycle);
@@ -445,7 +462,7 @@ impl SourceLane {
         // Others look at who is ahead: those that are held back, and slices of this source that
         // wait for credit and have now fallen behind.
         if (first && job.sources.count() > 1) || layout.lanes_of(lane.stage).len() > 1 || released {
-            job.poke_sources();
+            job.wake_sources();
         }
         Ok(if ended { After::Done } else { After::Ready })
     }

@@ -1,7 +1,7 @@
 //! A worker: one thread that runs lanes, oldest cycle first, then furthest downstream first.
 //!
-//! That order drains what is under way before it takes in more, so data is still in the cache
-//! when the next stage reads it.
+//! That order drains cycles under way before it takes in more, so data is still in the cache when
+//! the next stage reads it.
 
 use super::job::Job;
 use super::lane::Lane;
@@ -9,29 +9,29 @@ use std::{sync::Arc, time::Duration};
 use tidemill_env::sync::{Condvar, Mutex, atomic::Ordering};
 use tidemill_types::Cycle;
 
-mod bells;
+mod deferred_wakes;
 #[cfg(test)]
 mod tests;
 
-/// Longest sleep of a worker without work: a bound on what a lost wake could cost.
+/// The longest sleep of a worker without work: a bound on the cost of a lost wake.
 const SLEEP_MAX_US: u64 = 1_000_000;
 
 /// Lanes that wait for one worker.
 #[derive(Default)]
 pub(crate) struct WorkerQueue {
-    inner: Mutex<Inner>,
-    bell: Condvar,
+    inner: Mutex<QueueState>,
+    wakeup: Condvar,
 }
 
 #[derive(Default)]
-struct Inner {
+struct QueueState {
     ready: Vec<(Cycle, Arc<Lane>)>,
     timers: Vec<(u64, Arc<Lane>)>,
     asleep: bool,
     rung: bool,
 }
 
-/// What a worker finds in its queue.
+/// The next task of a worker.
 pub(crate) enum Next {
     /// A lane to run.
     Run(Arc<Lane>),
@@ -50,8 +50,8 @@ impl WorkerQueue {
         if inner.asleep {
             inner.asleep = false;
             drop(inner);
-            if !bells::hold(self) {
-                self.bell.notify_one();
+            if !deferred_wakes::defer(self) {
+                self.wakeup.notify_one();
             }
         }
     }
@@ -64,7 +64,7 @@ impl WorkerQueue {
         if inner.asleep {
             inner.asleep = false;
             drop(inner);
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
@@ -74,10 +74,10 @@ impl WorkerQueue {
         inner.rung = true;
         inner.asleep = false;
         drop(inner);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
-    /// What to do now.
+    /// The task to do now.
     pub(crate) fn next(&self, now_us: u64) -> Next {
         let mut inner = self.inner.lock().expect("no panic while held");
         if let Some(due) = inner.timers.iter().position(|(due_us, _)| *due_us <= now_us) {
@@ -102,7 +102,7 @@ impl WorkerQueue {
         }
         inner.asleep = true;
         let span = Duration::from_micros(span_us);
-        let (mut inner, _) = self.bell.wait_timeout(inner, span).expect("no panic while held");
+        let (mut inner, _) = self.wakeup.wait_timeout(inner, span).expect("no panic while held");
         inner.asleep = false;
         inner.rung = false;
     }
@@ -114,20 +114,20 @@ pub(crate) fn work(job: &Arc<Job>, queue: &WorkerQueue) {
     while !job.over.load(Ordering::Acquire) {
         match queue.next(now_us) {
             Next::Run(lane) => {
-                bells::begin_run(lane.is_short.load(Ordering::Relaxed));
+                deferred_wakes::begin_run(lane.is_short.load(Ordering::Relaxed));
                 super::run(job, &lane);
                 let began_us = std::mem::replace(&mut now_us, job.now_us());
-                let is_short = bells::is_short(now_us.saturating_sub(began_us));
+                let is_short = deferred_wakes::is_short(now_us.saturating_sub(began_us));
                 lane.is_short.store(is_short, Ordering::Relaxed);
                 continue;
             }
-            Next::Due(lane) => job.poke(&lane),
+            Next::Due(lane) => job.wake_lane(&lane),
             Next::Sleep(until_us) => {
-                bells::ring();
+                deferred_wakes::flush();
                 queue.sleep(until_us.saturating_sub(job.now_us()));
             }
         }
         now_us = job.now_us();
     }
-    bells::ring();
+    deferred_wakes::flush();
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::sync::{Arc, PoisonError};
 use tidemill_checkpoints::CheckpointReader;
-use tidemill_flow::{AskError, JobHandle, LookError, QueryableStages, StageLook};
+use tidemill_flow::{AskError, JobHandle, QueryableStages, SnapshotError, StageSnapshot};
 
 /// Bytes of a table that is given as a file, and of an answer as a document, at most.
 const BYTES_MAX: usize = 256 << 20;
@@ -125,7 +125,7 @@ impl Jobs {
         };
         match once() {
             // It ended meanwhile, and has let go of its checkpoints: they are in its folder.
-            Err(JobsError::State(StateError::Look(LookError::Ask(AskError::Over)))) => once(),
+            Err(JobsError::State(StateError::Look(SnapshotError::Ask(AskError::Over)))) => once(),
             looked => looked,
         }
     }
@@ -137,17 +137,17 @@ impl StateHolder {
         (stages, stage): (&QueryableStages, &str),
         of: StateOf,
         table: usize,
-    ) -> Result<StageLook, StateError> {
+    ) -> Result<StageSnapshot, StateError> {
         let number = match of {
             StateOf::Checkpoint(number) => Some(number),
             StateOf::Now | StateOf::Newest => None,
         };
         let pinned = match self {
             Self::Running(handle) if of == StateOf::Now => return Ok(handle.look(stage, table)?),
-            Self::Running(handle) => handle.pin_checkpoint(number).map_err(LookError::from)?,
+            Self::Running(handle) => handle.pin_checkpoint(number).map_err(SnapshotError::from)?,
             Self::Folder(looker) => looker.pin(number)?,
         };
-        Ok(StageLook::of_checkpoint(stages, stage, pinned)?)
+        Ok(StageSnapshot::of_checkpoint(stages, stage, pinned)?)
     }
 }
 

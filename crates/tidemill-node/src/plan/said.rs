@@ -3,11 +3,11 @@
 
 use crate::diagnostic::Problem;
 use arrow_schema::{DataType, Schema, TimeUnit};
-use tidemill_flow::{SourceFactory, TIME_COLUMN, asked};
+use tidemill_flow::{SourceFactory, TIME_COLUMN, catch_panic};
 
 /// Asks what the program brings for something; a panic is a problem of that part of the job.
 pub(super) fn ask<T>(path: &[&str], call: impl FnOnce() -> T) -> Result<T, Problem> {
-    asked(call).map_err(|message| Problem::new(path.iter().copied(), message))
+    catch_panic(call).map_err(|message| Problem::new(path.iter().copied(), message))
 }
 
 /// Asks a source of the program for all that a plan needs to know of it, once.

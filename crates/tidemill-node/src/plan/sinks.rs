@@ -8,7 +8,7 @@ use std::{path::Path, sync::Arc};
 use tidemill_connectors::{
     BlackholeSink, FileSink, KafkaSink, PostgresSink, StdoutSink, StreamSink,
 };
-use tidemill_flow::{Partition, Sink, StageKind, letter, sink::is_lost_to_going_on};
+use tidemill_flow::{Partition, Sink, StageKind, dead_letter, sink::why_not_resumable};
 use tidemill_types::job::{DEAD_LETTER, Delivery, Format, SinkSpec};
 
 /// The file of dead letters in the data folder, when no sink takes them.
@@ -56,7 +56,7 @@ impl Planner<'_> {
     ) -> Result<(Box<dyn Sink>, String), Problem> {
         let made = self.open_sink(name, spec, schema)?;
         let skips = self.spec.delivery == Delivery::AtMostOnce && self.spec.checkpoint.is_some();
-        let is_lost = said::ask(&["sinks", name], || is_lost_to_going_on(&*made.0))?;
+        let is_lost = said::ask(&["sinks", name], || why_not_resumable(&*made.0))?;
         match is_lost.filter(|_| skips) {
             Some(message) if spec.file.is_some() => {
                 Err(Problem::new(["sinks", name, "file", "format"], message))
@@ -135,7 +135,7 @@ impl Planner<'_> {
     /// Dead letters go to the sink that reads them, else to the data folder, else they are counted.
     /// The first are kept for the summary in any case.
     pub(super) fn dead_letters(&mut self) -> Preview {
-        let schema = letter::schema();
+        let schema = dead_letter::schema();
         let declared = self
             .spec
             .sinks

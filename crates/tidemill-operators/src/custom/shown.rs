@@ -8,7 +8,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{ops::ControlFlow, sync::Arc};
-use tidemill_flow::{OperatorError, StateTable, TakeRows, look::STATE_TABLE};
+use tidemill_flow::{OperatorError, StateTable, TakeRows, snapshot::STATE_TABLE};
 use tidemill_state::{
     State,
     structure::columns::{ColumnKind, ColumnValue},

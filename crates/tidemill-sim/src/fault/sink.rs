@@ -1,15 +1,15 @@
 //! A call of a sink that fails: nothing, a part or all of it may be done all the same.
 
-use super::{Inner, Told, lock, soon};
-use crate::job::Job;
+use super::{ExpectedFailure, PlantedState, lock, soon};
+use crate::job::SimJob;
 use std::sync::Arc;
 use tidemill_env::{Random, sync::atomic::Ordering};
 use tidemill_flow::SinkError;
 use tidemill_types::Cycle;
 
-/// What is asked of a sink.
+/// A call of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum SinkCall {
     Check,
     Open,
     Write,
@@ -18,9 +18,9 @@ pub(crate) enum Call {
     Close,
 }
 
-/// How much of what it was asked for a call has done that fails.
+/// The effect of a failing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum CallEffect {
     Nothing,
     Part,
     All,
@@ -31,55 +31,56 @@ pub(crate) enum Done {
 pub(crate) struct SinkFault {
     /// Its number; the dead letters' is the last.
     pub(super) sink: usize,
-    call: Call,
+    call: SinkCall,
     /// After so many that did not.
     after: u64,
-    done: Done,
+    done: CallEffect,
     /// So often in a row, and then no more; 0: for good.
     passes: u64,
-    /// A sync that passes is no error, but says that it cannot be said yet: what was committed is in the
-    /// process alone until then.
+    /// A sync that fails for a while returns false: until it succeeds, committed rows are in the
+    /// process alone.
     is_later: bool,
 }
 
 /// A call that fails now.
-pub(crate) struct Failure {
-    pub(crate) done: Done,
+pub(crate) struct SinkFailure {
+    pub(crate) done: CallEffect,
     pub(crate) passes: bool,
     pub(crate) is_later: bool,
 }
 
 impl SinkFault {
-    /// Whether what fails is part of the start: that is not tried again in this life.
+    /// Returns true if the failing call is part of the start, which is not repeated in this life.
     pub(super) fn starts(&self) -> bool {
-        matches!(self.call, Call::Check | Call::Open)
+        matches!(self.call, SinkCall::Check | SinkCall::Open)
     }
 
-    pub(super) fn of(random: &mut Random, job: &Job) -> Self {
+    pub(super) fn of(random: &mut Random, job: &SimJob) -> Self {
         let call = match random.below(12) {
-            0 => Call::Check,
-            1 => Call::Open,
-            2 | 3 => Call::Write,
-            4..=6 => Call::Commit,
-            7..=10 => Call::Sync,
-            _ => Call::Close,
+            0 => SinkCall::Check,
+            1 => SinkCall::Open,
+            2 | 3 => SinkCall::Write,
+            4..=6 => SinkCall::Commit,
+            7..=10 => SinkCall::Sync,
+            _ => SinkCall::Close,
         };
         let is_later = random.below(2) == 0;
         let passes = match call {
-            Call::Write => 0,
-            Call::Sync if is_later => 1 + random.below(40),
+            SinkCall::Write => 0,
+            SinkCall::Sync if is_later => 1 + random.below(40),
             _ => random.below(4),
         };
         Self {
             sink: random.below(job.sinks().len() as u64) as usize,
             call,
             after: match call {
-                Call::Write | Call::Commit => soon(random, 6),
+                SinkCall::Write | SinkCall::Commit => soon(random, 6),
                 // Few lives come to many: one is for a checkpoint.
-                Call::Sync if !is_later => soon(random, 2),
-                Call::Sync | Call::Check | Call::Open | Call::Close => 0,
+                SinkCall::Sync if !is_later => soon(random, 2),
+                SinkCall::Sync | SinkCall::Check | SinkCall::Open | SinkCall::Close => 0,
             },
-            done: [Done::Nothing, Done::Part, Done::All][random.below(3) as usize],
+            done: [CallEffect::Nothing, CallEffect::Part, CallEffect::All]
+                [random.below(3) as usize],
             passes,
             is_later,
         }
@@ -88,15 +89,15 @@ impl SinkFault {
 
 /// A sink that may fail.
 #[derive(Clone, Debug)]
-pub(crate) struct OfSink {
-    pub(super) inner: Arc<Inner>,
+pub(crate) struct FaultySink {
+    pub(super) inner: Arc<PlantedState>,
     pub(super) fault: SinkFault,
     pub(super) name: String,
 }
 
-impl OfSink {
-    /// Whether this call is to fail; each is asked about once.
-    pub(crate) fn fails(&self, call: Call) -> Option<Failure> {
+impl FaultySink {
+    /// Returns the failure of this call, if it is to fail. It is consulted once a call.
+    pub(crate) fn fails(&self, call: SinkCall) -> Option<SinkFailure> {
         if call != self.fault.call {
             return None;
         }
@@ -104,26 +105,27 @@ impl OfSink {
         let SinkFault { after, done, passes, .. } = self.fault;
         let times = if self.fault.starts() { 1 } else { passes.max(1) };
         let is_due = (after..after + times).contains(&nth);
-        is_due.then_some(Failure { done, passes: passes > 0, is_later: self.holds_back() })
+        is_due.then_some(SinkFailure { done, passes: passes > 0, is_later: self.holds_back() })
     }
 
     /// The error of a call that failed, noted so that the job can be held to it.
-    pub(crate) fn error(&self, failure: &Failure, cycle: Option<Cycle>) -> SinkError {
+    pub(crate) fn error(&self, failure: &SinkFailure, cycle: Option<Cycle>) -> SinkError {
         let message = format!("the simulated {:?} fails", self.fault.call);
         if failure.passes {
             self.inner.passed.fetch_add(1, Ordering::SeqCst);
         }
         if !failure.passes || self.fault.starts() {
             let (part, message) = (self.name.clone(), message.clone());
-            self.inner.tell(Told { cycle, ..Told::of(part, message) });
+            self.inner
+                .expect_failure(ExpectedFailure { cycle, ..ExpectedFailure::of(part, message) });
         }
-        SinkError { passes: failure.passes, ..SinkError::new(message) }
+        SinkError::new(message).retry_if(failure.passes)
     }
 
-    /// Whether what is committed stays in the process until a sync says that it is durable.
+    /// Returns true if committed rows stay in the process until a sync succeeds.
     pub(crate) fn holds_back(&self) -> bool {
         let SinkFault { call, passes, is_later, .. } = self.fault;
-        call == Call::Sync && passes > 0 && is_later
+        call == SinkCall::Sync && passes > 0 && is_later
     }
 
     /// It was said that it cannot be said yet.
@@ -131,15 +133,15 @@ impl OfSink {
         self.inner.passed.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Something that makes rows count is asked of it, up to a cycle if that is known: not after it has
-    /// failed for good, but for what was written before a cycle that could not be.
-    pub(crate) fn must_count(&self, call: Call, upto: Option<Cycle>) {
-        let Some(told) = lock(&self.inner.told).clone() else { return };
-        let is_before = match (upto, told.cycle) {
+    /// Checks that a sink which has failed for good is not asked to commit rows, except rows of
+    /// cycles before a failed write.
+    pub(crate) fn must_count(&self, call: SinkCall, upto: Option<Cycle>) {
+        let Some(expected) = lock(&self.inner.expected).clone() else { return };
+        let is_before = match (upto, expected.cycle) {
             (Some(upto), Some(failed)) => upto < failed,
-            _ => call == Call::Sync,
+            _ => call == SinkCall::Sync,
         };
-        if self.fault.call != Call::Write || !is_before {
+        if self.fault.call != SinkCall::Write || !is_before {
             let why = format!("{call:?} was asked of `{}` after it had failed for good", self.name);
             lock(&self.inner.wrong).get_or_insert(why);
         }

@@ -1,10 +1,10 @@
 //! Byte records in a simulated job: a source of them, columns of text that become some, functions of a
 //! record, and blocks that are passed on as they are.
 //!
-//! Drawn by a way of their own, so that the rest of a job is what it is without them.
+//! They have random numbers of their own, so that the rest of a job is the same without them.
 
-use super::{Job, Reads, Stage, Stream, named};
-use crate::feed::{self, Feed};
+use super::{SimJob, SimStage, SimStream, StageInput, named};
+use crate::sim_source::{self, SourceFeed};
 use std::sync::Arc;
 use tidemill_env::Random;
 use tidemill_flow::{OperatorFactory, Partition, partition::hash_bytes, rows_schema};
@@ -18,22 +18,22 @@ const ONE_IN: u64 = 5;
 /// One record in so many is dropped by the stage that drops some.
 const DROPPED_ONE_IN: u64 = 5;
 
-/// The numbers that say what a job has of them.
+/// The random numbers for byte records.
 pub(super) fn aside(random: &Random) -> Random {
     Random::new(random.clone().next() ^ 0x6279_7465_7300)
 }
 
 /// A source of them, in some jobs.
-pub(super) fn source(aside: &mut Random) -> Option<Feed> {
+pub(super) fn source(aside: &mut Random) -> Option<SourceFeed> {
     (aside.below(ONE_IN) == 0).then(|| {
         let live = aside.below(3) == 0;
-        let mut feed = Feed::of(aside, live);
+        let mut feed = SourceFeed::of(aside, live);
         feed.is_bytes = true;
         feed
     })
 }
 
-/// What passes each record on, as one piece with those around it or by itself.
+/// An operator that passes each record on, alone or with its block.
 pub(super) fn same(aside: &mut Random) -> Arc<dyn OperatorFactory> {
     match aside.below(2) {
         0 => Arc::new(custom::filter_bytes(|_| Ok(true))),
@@ -73,10 +73,10 @@ fn most() -> Arc<dyn OperatorFactory> {
     Arc::new(custom::filter_bytes(keeps))
 }
 
-/// How often each record came, with each record: the state has bytes as its keys.
+/// Counts each record: the state has bytes as its keys.
 fn counted() -> Arc<dyn OperatorFactory> {
     let counts = custom::keyed_record(
-        feed::schema(),
+        sim_source::schema(),
         Map::<Vec<u8>, i64>::default,
         |counts, record, emit, _| {
             let bytes = record.bytes("value")?.unwrap_or_default();
@@ -92,13 +92,13 @@ fn counted() -> Arc<dyn OperatorFactory> {
     Arc::new(counts)
 }
 
-impl Job {
+impl SimJob {
     /// Adds stages of byte records to a job that has some, or a column that can become some.
-    pub(super) fn add_bytes(&mut self, aside: &mut Random, others: &mut Vec<Stream>) {
-        let of_source = |(stage, feed): (usize, &Feed)| {
-            feed.is_bytes.then(|| Stream { stage, schema: rows_schema(), is_read: false })
+    pub(super) fn add_bytes(&mut self, aside: &mut Random, others: &mut Vec<SimStream>) {
+        let of_source = |(stage, feed): (usize, &SourceFeed)| {
+            feed.is_bytes.then(|| SimStream { stage, schema: rows_schema(), is_read: false })
         };
-        let mut streams: Vec<Stream> =
+        let mut streams: Vec<SimStream> =
             self.feeds().iter().enumerate().filter_map(of_source).collect();
         if aside.below(ONE_IN) == 0 {
             self.add_text(aside, others, &mut streams);
@@ -119,7 +119,7 @@ impl Job {
             for (at, stream) in streams.iter_mut().enumerate() {
                 if at == read || (how != Partition::Local && aside.below(3) == 0) {
                     stream.is_read = true;
-                    reads.push(Reads { stage: stream.stage, port: 0, how: how.clone() });
+                    reads.push(StageInput { stage: stream.stage, port: 0, how: how.clone() });
                 }
             }
             let writes = if name == "counted" { &mut *others } else { &mut streams };
@@ -128,20 +128,25 @@ impl Job {
         others.append(&mut streams);
     }
 
-    /// Whether any of its records are bytes.
+    /// Returns true if any of its records are bytes.
     pub(crate) fn has_bytes(&self) -> bool {
-        let is_text = |it: &Stage| it.name.starts_with("text");
+        let is_text = |it: &SimStage| it.name.starts_with("text");
         self.sources.iter().any(|it| it.is_bytes) || self.stages.iter().any(is_text)
     }
 
     /// A stream of records becomes texts, and these byte records.
-    fn add_text(&mut self, aside: &mut Random, others: &mut [Stream], streams: &mut Vec<Stream>) {
+    fn add_text(
+        &mut self,
+        aside: &mut Random,
+        others: &mut [SimStream],
+        streams: &mut Vec<SimStream>,
+    ) {
         let from = aside.below(others.len() as u64) as usize;
         let select = named(&[("text", "cast(value as varchar)")]);
         let made = transform(&others[from].schema, None, None, Some(&select));
         let factory = made.expect("every stream has a value");
         others[from].is_read = true;
-        let reads = |stage, how| vec![Reads { stage, port: 0, how }];
+        let reads = |stage, how| vec![StageInput { stage, port: 0, how }];
         let mut texts = Vec::new();
         self.add("text", factory, aside, reads(others[from].stage, Partition::Local), &mut texts);
         let how = how(aside);
@@ -155,7 +160,7 @@ impl Job {
         let how = if how == Partition::All { Partition::Random } else { how };
         let slices = if how == Partition::Local { 0 } else { 1 + aside.below(8) as u32 };
         let stage = self.feeds().len() + self.stage_count();
-        let reads = vec![Reads { stage: source, port: 0, how }];
-        self.stages.push(Stage { name: format!("same{stage}"), factory, slices, reads });
+        let reads = vec![StageInput { stage: source, port: 0, how }];
+        self.stages.push(SimStage { name: format!("same{stage}"), factory, slices, reads });
     }
 }

@@ -1,6 +1,6 @@
 //! Functions of a program with each kind of structure in their state, called for rows, cycles and ends.
 
-use crate::feed;
+use crate::sim_source;
 use std::sync::Arc;
 use tidemill_flow::OperatorFactory;
 use tidemill_operators::custom::{
@@ -11,7 +11,7 @@ use tidemill_types::Micros;
 
 /// One value in so many is refused.
 const REFUSED_ONE_IN: i64 = 17;
-/// How many values are kept.
+/// The number of values in the state.
 const KEPT: usize = 3;
 
 /// The last values of a slice, and how many there were.
@@ -29,7 +29,7 @@ impl State for Latest {
     }
 }
 
-/// With each record what came before it in its slice; at the end, of each slice what there was.
+/// With each record the values before it in its slice; at the end, the totals of each slice.
 pub(super) fn latest() -> Arc<dyn OperatorFactory> {
     let function =
         |state: &mut Latest, record: &custom::Record<'_>, emit: &mut custom::Emit, _: &_| {
@@ -65,13 +65,13 @@ pub(super) fn latest() -> Arc<dyn OperatorFactory> {
             row.put(i64::from(info.slice.0)).put(count * 1_000 + sum).time(Micros(count));
         })
     };
-    let output = custom::with_time(&feed::schema());
+    let output = custom::with_time(&sim_source::schema());
     Arc::new(custom::keyed_record(output, Latest::default, function).on_end(on_end))
 }
 
 /// Holds rows back until event time has come to them: they leave in its order, in whatever cycle.
 pub(super) fn held() -> Arc<dyn OperatorFactory> {
-    let output = custom::with_time(&feed::schema());
+    let output = custom::with_time(&sim_source::schema());
     let held = custom::keyed(
         output,
         Window::<(i64, i64)>::default,

@@ -1,7 +1,7 @@
-//! Where a life begins, and whether it did.
+//! The beginning of a life, and the check that it began there.
 
-use super::{CHECKPOINTS, Ended, FOLDER, Fate, Job, Known, Life, lock};
-use crate::kept::Memory;
+use super::{CHECKPOINTS, FOLDER, KnownState, Life, LifePlan, LivesOutcome, SimJob, lock};
+use crate::journal_sink::SinkMemory;
 use std::{path::Path, sync::Arc};
 use tidemill_checkpoints::{IndexedBackend, IndexedOptions};
 use tidemill_env::World;
@@ -11,9 +11,9 @@ use tidemill_types::Cycle;
 /// A checkpoint by its number, with its cycle.
 type Checkpoint = (u64, Cycle);
 
-/// Where a life begins.
+/// The beginning of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum LifeOrigin {
     /// Where the one before ended, or with the newest checkpoint.
     Newest,
     /// With a checkpoint that was kept.
@@ -22,7 +22,7 @@ pub(super) enum Origin {
     Anew(Checkpoint),
 }
 
-impl Origin {
+impl LifeOrigin {
     fn checkpoint(self) -> Option<Checkpoint> {
         match self {
             Self::Newest => None,
@@ -35,41 +35,41 @@ impl Origin {
     }
 }
 
-/// Where the next life begins.
-pub(super) fn of(known: &mut Known, job: &Job, fate: &Fate) -> Origin {
+/// The beginning of the next life.
+pub(super) fn of(known: &mut KnownState, job: &SimJob, fate: &LifePlan) -> LifeOrigin {
     // A crash may have come before the ledger was replaced, or after it.
     if let Some(checkpoint) = known.begins {
-        return Origin::Anew(checkpoint);
+        return LifeOrigin::Anew(checkpoint);
     }
     // A job that does nothing twice goes on after the last cycle that it began; a sink that begins
     // anew has nothing of what came before a checkpoint.
-    let cannot = job.may_lose() || job.begins_anew() || job.memory == Memory::BeginsAnew;
+    let cannot = job.may_lose() || job.begins_anew() || job.memory == SinkMemory::BeginsAnew;
     if !fate.from_kept || cannot {
-        return Origin::Newest;
+        return LifeOrigin::Newest;
     }
     let kept = known.kept.last_key_value().map(|(number, cycle)| (*number, *cycle));
     match kept {
-        None => Origin::Newest,
+        None => LifeOrigin::Newest,
         // What it is compared with has the same cycles, of which the first are missing here.
         Some(checkpoint) if fate.begins && !job.is_live() => {
             known.begins = Some(checkpoint);
-            Origin::Anew(checkpoint)
+            LifeOrigin::Anew(checkpoint)
         }
-        Some(checkpoint) if known.earlier == Some(checkpoint.0) => Origin::Newest,
+        Some(checkpoint) if known.earlier == Some(checkpoint.0) => LifeOrigin::Newest,
         Some(checkpoint) => {
             // Those after it go as the life begins, whether or not it comes to run.
             known.cycle = known.cycle.min(checkpoint.1);
-            Origin::Kept(checkpoint)
+            LifeOrigin::Kept(checkpoint)
         }
     }
 }
 
-/// How it is run; an error if its checkpoints cannot be opened.
+/// The options of its run; an error if its checkpoints cannot be opened.
 pub(super) fn options(
     state_world: &World,
-    job: &Job,
-    fate: &Fate,
-    origin: Origin,
+    job: &SimJob,
+    fate: &LifePlan,
+    origin: LifeOrigin,
 ) -> Result<RunOptions, String> {
     if job.begins_anew() {
         return Ok(RunOptions::default());
@@ -89,7 +89,7 @@ pub(super) fn options(
     };
     Ok(RunOptions {
         data: Some(FOLDER.into()),
-        resume: !matches!(origin, Origin::Anew(_)),
+        resume: !matches!(origin, LifeOrigin::Anew(_)),
         checkpoint: Some(to),
         // A few cycles a file.
         ledger_file_bytes: Some(200),
@@ -97,27 +97,27 @@ pub(super) fn options(
     })
 }
 
-/// Whether it went on from where it should.
+/// Checks that it resumed from the right point.
 pub(super) fn went_on(
     life: &Life,
-    job: &Job,
+    job: &SimJob,
     handle: &JobHandle,
-    origin: Origin,
-    ended: &mut Ended,
+    origin: LifeOrigin,
+    ended: &mut LivesOutcome,
 ) -> Result<(), String> {
     // Nobody notes meanwhile how far it is by now, such as who kills it.
     let mut known = lock(&life.known);
     let began = handle.progress().checkpoints;
     let is_right = match origin {
         // It is done again from its start.
-        _ if job.memory == Memory::BeginsAnew => true,
+        _ if job.memory == SinkMemory::BeginsAnew => true,
         // Others may have been completed since.
-        Origin::Kept((_, cycle)) | Origin::Anew((_, cycle)) => {
+        LifeOrigin::Kept((_, cycle)) | LifeOrigin::Anew((_, cycle)) => {
             began.cycle == cycle || began.completed > 0
         }
-        Origin::Newest => began.cycle >= known.cycle,
+        LifeOrigin::Newest => began.cycle >= known.cycle,
     };
-    if let Origin::Anew((number, cycle)) = origin {
+    if let LifeOrigin::Anew((number, cycle)) = origin {
         // Checkpoints of the life before are there still, but no longer for those that go on.
         known.begins = None;
         known.kept.retain(|it, _| *it == number);

@@ -2,7 +2,7 @@
 
 use super::{Job, refused};
 use tidemill_env::World;
-use tidemill_flow::{AskError, JobHandle, LookError};
+use tidemill_flow::{AskError, JobHandle, SnapshotError};
 use tidemill_node::{
     Descriptor, Refused,
     look::{self, Answer, StateError},
@@ -53,7 +53,7 @@ impl Job {
         let world = World::real();
         let stages = look::stages(&descriptor, &self.plan_options, &world, &self.registry);
         let stages = stages.map_err(StateFailure::Refused)?;
-        let none = || StateError::from(LookError::from(AskError::None));
+        let none = || StateError::from(SnapshotError::from(AskError::None));
         let data = self.run_options.data.as_ref().ok_or_else(none)?;
         let stored = stored_checkpoints(&descriptor.spec, data, &world);
         let stored = stored.map_err(StateError::from)?.ok_or_else(none)?;

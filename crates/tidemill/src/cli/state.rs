@@ -21,7 +21,7 @@ use tidemill::table::grid;
 use tidemill_checkpoints::Checkpoints;
 use tidemill_connectors::rows_as;
 use tidemill_env::World;
-use tidemill_flow::{QueryableStages, StageLook};
+use tidemill_flow::{QueryableStages, StageSnapshot};
 use tidemill_node::{
     Registry,
     look::{self, Answer, StateError},
@@ -163,7 +163,7 @@ impl Stored {
         Ok(Self { job: descriptor.spec.name, stages, checkpoints })
     }
 
-    fn look(&self, state: &StateArguments) -> Done<StageLook> {
+    fn look(&self, state: &StateArguments) -> Done<StageSnapshot> {
         let number = match state.checkpoint {
             Some(CheckpointOf::Number(number)) => Some(number),
             Some(CheckpointOf::Newest) | None => None,

@@ -26,7 +26,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "maker-unwinds",
         what: "What a source or a stage panics with while its job is opened ends the program.",
         package: "tidemill-flow",
-        file: "crates/tidemill-flow/src/runtime/guarded.rs",
+        file: "crates/tidemill-flow/src/runtime/panic_guard.rs",
         changes: &[(
             "        Ok(blamed) => Err((*blamed).into()),\n",
             "        Ok(blamed) => resume_unwind(blamed),\n",

@@ -176,7 +176,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "cycle-time-of-now",
         what: "An operator is told what time it is, not when its cycle was.",
         package: "tidemill-flow",
-        file: "crates/tidemill-flow/src/runtime/stage_lane.rs",
+        file: "crates/tidemill-flow/src/runtime/operator_lane.rs",
         changes: &[("            cycle_time: time,\n", "            cycle_time: job.wall(),\n")],
         caught_by: &["a_replay_tells_operators_the_times_and_seeds_of_the_first_run"],
     },
@@ -184,7 +184,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "seed-of-now",
         what: "The random numbers of a cycle are others when it is done again.",
         package: "tidemill-flow",
-        file: "crates/tidemill-flow/src/runtime/stage_lane.rs",
+        file: "crates/tidemill-flow/src/runtime/operator_lane.rs",
         changes: &[(
             "            seed: job.seed_of(cycle),\n            watermarks",
             "            seed: job.seed_of(cycle) ^ job.now_us(),\n            watermarks",
@@ -252,17 +252,11 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "lasting-asked-again",
         what: "What a sink said cannot be done is asked for once more, and counts if it is done then.",
         package: "tidemill-sim",
-        file: "crates/tidemill-flow/src/patience.rs",
-        changes: &[
-            (
-                "Err(Trouble::Lasting(why)) => return Err(why),",
-                "Err(Trouble::Lasting(why)) if patience.is_some() => return Err(why),",
-            ),
-            (
-                "Err(Trouble::Passing(why)) => {",
-                "Err(Trouble::Lasting(why) | Trouble::Passing(why)) => {",
-            ),
-        ],
+        file: "crates/tidemill-flow/src/retry.rs",
+        changes: &[(
+            "Err(PartError { kind: ErrorKind::Retry, message }) => {",
+            "Err(PartError { kind, message }) if kind == ErrorKind::Retry || retry.is_none() => {",
+        )],
         caught_by: &[
             "f5_row_6_row_24_slow_threads_and_disks_and_changes_of_threads_do_not_show",
             "row_2_row_40_whatever_happens_to_a_job_its_output_is_that_of_an_undisturbed_run",

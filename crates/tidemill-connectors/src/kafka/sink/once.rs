@@ -57,7 +57,7 @@ use tidemill_client::{
     transactions::{OffsetMark, is_passing},
 };
 use tidemill_env::World;
-use tidemill_flow::{Patience, SinkError};
+use tidemill_flow::{RetryPolicy, SinkError};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 use tidemill_wire::{
     kafka::ErrorCode,
@@ -98,7 +98,7 @@ pub(super) struct Once {
     written_us: u64,
     /// Bytes of rows in a chunk at most; less once the topic has taken no such chunk.
     chunk_bytes: usize,
-    patience: Patience,
+    patience: RetryPolicy,
 }
 
 /// Why the sink cannot go on, or not now.
@@ -146,11 +146,11 @@ impl Once {
             held: Cycle::NONE,
             written_us: 0,
             chunk_bytes: CHUNK_BYTES,
-            patience: Patience::new(world),
+            patience: RetryPolicy::new(world),
         }
     }
 
-    pub(super) fn wait_with(&mut self, patience: Patience) {
+    pub(super) fn retry_with(&mut self, patience: RetryPolicy) {
         self.patience = patience;
     }
 
@@ -207,17 +207,17 @@ impl Once {
         loop {
             match attempt(self) {
                 Ok(done) => {
-                    self.patience.over();
+                    self.patience.succeeded();
                     return Ok(done);
                 }
                 Err(Trouble::Lasting(error)) => return Err(error),
                 Err(Trouble::Passing(error)) => {
                     let topic = &self.topic;
-                    self.patience.tell(format_args!("topic `{topic}`: {error}"));
+                    self.patience.report(format_args!("topic `{topic}`: {error}"));
                     if self.patience.gives_up() {
-                        return Err(Patience::given_up(error));
+                        return Err(RetryPolicy::give_up_message(error));
                     }
-                    self.patience.rest();
+                    self.patience.pause();
                 }
             }
         }

@@ -11,7 +11,7 @@ use tidemill_client::{
     producer::{FlushError, NewRecord, ProduceError, ProducerOptions, StreamWriter},
 };
 use tidemill_env::World;
-use tidemill_flow::Patience;
+use tidemill_flow::RetryPolicy;
 
 /// How long records are waited for before it is looked whether the job is to stop.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,16 +23,16 @@ pub(super) struct Repeating {
     world: World,
     client: Client,
     open: Option<(Producer, StreamWriter)>,
-    patience: Patience,
+    patience: RetryPolicy,
 }
 
 impl Repeating {
     pub(super) fn new(world: &World, client: &Client) -> Self {
-        let (world, patience) = (world.clone(), Patience::new(world));
+        let (world, patience) = (world.clone(), RetryPolicy::new(world));
         Self { world, client: client.clone(), open: None, patience }
     }
 
-    pub(super) fn wait_with(&mut self, patience: Patience) {
+    pub(super) fn retry_with(&mut self, patience: RetryPolicy) {
         self.patience = patience;
     }
 
@@ -68,9 +68,9 @@ impl Repeating {
                         match writer.send(&record) {
                             Ok(()) => break,
                             Err(error @ ProduceError::Full { .. }) => {
-                                self.patience.tell(&error);
+                                self.patience.report(&error);
                                 if self.patience.gives_up() {
-                                    return Err(Patience::given_up(error));
+                                    return Err(RetryPolicy::give_up_message(error));
                                 }
                             }
                             Err(error) => return Err(error.to_string()),
@@ -83,15 +83,15 @@ impl Repeating {
             match producer.flush(PATIENCE) {
                 Ok(()) => break,
                 Err(error @ FlushError::TimedOut { .. }) => {
-                    self.patience.tell(&error);
+                    self.patience.report(&error);
                     if self.patience.gives_up() {
-                        return Err(Patience::given_up(error));
+                        return Err(RetryPolicy::give_up_message(error));
                     }
                 }
                 Err(error) => return Err(error.to_string()),
             }
         }
-        self.patience.over();
+        self.patience.succeeded();
         Ok(())
     }
 }

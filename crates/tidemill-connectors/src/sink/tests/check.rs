@@ -55,14 +55,14 @@ fn what_cannot_be_written_is_said_and_left_as_it_is() {
         let before = contents(&sim);
         let mut under_a_file = sink(&sim, "f/g/h", format);
         let error = under_a_file.check().unwrap_err();
-        assert!(error.message.starts_with("`f/g/h` cannot be written: ") && !error.passes);
+        assert!(error.message.starts_with("`f/g/h` cannot be written: ") && !error.is_retry());
         let mut refused = sink(&sim, "f", format);
         sim.disk.fail_after(0);
         let error = refused.check().unwrap_err();
-        assert!(error.message.starts_with("`f` cannot be written: ") && !error.passes);
+        assert!(error.message.starts_with("`f` cannot be written: ") && !error.is_retry());
         // There will be room again.
         sim.disk.set_capacity(before.values().map(|it| it.len() as u64).sum());
-        assert!(refused.check().unwrap_err().passes);
+        assert!(refused.check().unwrap_err().is_retry());
         assert_eq!(contents(&sim), before, "{format:?}");
         sim.disk.set_capacity(u64::MAX);
         refused.check().unwrap();

@@ -14,7 +14,7 @@ fn persist<T>(
     for tries in 0.. {
         match attempt() {
             Ok(done) => return Some(done),
-            Err(error) if error.passes => {
+            Err(error) if error.is_retry() => {
                 *refused += 1;
                 match random.below(40) {
                     0 => return None,
@@ -98,7 +98,7 @@ fn row_14_what_a_sync_without_room_dropped_is_written_again() {
         sim.disk.report_full_late(true);
         sim.disk.set_capacity(sim.disk.used());
         sink.commit(Cycle(1)).unwrap();
-        assert!(sink.sync().unwrap_err().passes);
+        assert!(sink.sync().unwrap_err().is_retry());
         sim.disk.set_capacity(u64::MAX);
         assert!(sink.sync().unwrap());
         let written = sim.disk.read(Path::new("f")).unwrap();
@@ -118,6 +118,6 @@ fn row_15_a_sync_that_fails_otherwise_does_not_pass() {
         sink.write(Cycle(1), &[number_block(&[1])]).unwrap();
         sink.commit(Cycle(1)).unwrap();
         sim.disk.fail_sync_after(0);
-        assert!(!sink.close().unwrap_err().passes, "{format:?}");
+        assert!(!sink.close().unwrap_err().is_retry(), "{format:?}");
     }
 }

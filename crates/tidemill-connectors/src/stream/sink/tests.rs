@@ -240,7 +240,7 @@ fn row_14_a_stream_is_the_same_byte_for_byte_whenever_its_disk_was_full() {
         sim.disk.set_capacity(capacity);
         let mut persist = |attempt: &mut dyn FnMut() -> Result<(), SinkError>| {
             while let Err(error) = attempt() {
-                assert!(error.passes, "{error}");
+                assert!(error.is_retry(), "{error}");
                 refused += 1;
                 capacity += 64 << 10;
                 sim.disk.set_capacity(capacity);

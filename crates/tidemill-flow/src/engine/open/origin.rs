@@ -1,12 +1,12 @@
-//! Where a job goes on: at its start, or at a checkpoint that its ledger and its sinks fit.
+//! The point a job resumes from: its start, or a checkpoint that fits its ledger and its sinks.
 
-use super::{Opened, open_error, unopened};
+use super::{OpenedJob, open_error, unopened};
 use crate::engine::RunOptions;
 use crate::error::StartError;
 use crate::runtime::{
     ledger::{Beginning, Opening, stages},
     plan::{Plan, Work},
-    restore::{self, Before},
+    restore::{self, ResumePoint},
     sink_lane::SharedSink,
 };
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use tidemill_types::{
     job::{DEAD_LETTER, Delivery},
 };
 
-/// What a job was asked to go on from.
+/// The requested point to resume from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ResumeFrom {
     /// Nothing: it begins at its start.
     Start,
     /// The newest checkpoint, in the same life.
@@ -34,7 +34,8 @@ fn checkpoint_error(message: String) -> StartError {
     StartError::Checkpoint { message }
 }
 
-/// Why the checkpoints could not be read or written: what does not answer now may later.
+/// The error of checkpoints that could not be read or written; an unreachable backend may answer
+/// later.
 pub(super) fn refused(error: CheckpointError) -> StartError {
     match error {
         CheckpointError::Backend(error) => error.into(),
@@ -42,11 +43,11 @@ pub(super) fn refused(error: CheckpointError) -> StartError {
     }
 }
 
-/// The checkpoints of the job, and where it goes on.
+/// Opens the checkpoints of the job, with the point to resume from.
 pub(super) fn open_checkpoints(
     plan: &Plan,
     options: &RunOptions,
-) -> Result<Option<(Checkpoints, Origin)>, StartError> {
+) -> Result<Option<(Checkpoints, ResumeFrom)>, StartError> {
     let Some(to) = &options.checkpoint else { return Ok(None) };
     let refuse = |message: &str| Err(checkpoint_error(message.to_owned()));
     if plan.delivery == Delivery::AtLeastOnce || options.data.is_none() {
@@ -65,16 +66,16 @@ pub(super) fn open_checkpoints(
         }
     }
     let from = match (options.resume, to.from) {
-        (false, None) => Origin::Start,
-        (false, Some(number)) => Origin::Anew(number),
-        (true, None) => Origin::Newest,
-        (true, Some(number)) => Origin::Number(number),
+        (false, None) => ResumeFrom::Start,
+        (false, Some(number)) => ResumeFrom::Anew(number),
+        (true, None) => ResumeFrom::Newest,
+        (true, Some(number)) => ResumeFrom::Number(number),
     };
     let checkpoints = Checkpoints::open(Arc::clone(&to.backend)).map_err(refused)?;
     for (checkpoint, error) in checkpoints.damaged() {
         tracing::warn!(job = plan.name, checkpoint, %error, "a checkpoint is damaged");
     }
-    if from == Origin::Newest
+    if from == ResumeFrom::Newest
         && let Err(error) = checkpoints.newest_is_whole()
     {
         let message = format!(
@@ -86,15 +87,16 @@ pub(super) fn open_checkpoints(
     Ok(Some((checkpoints, from)))
 }
 
-/// What becomes of the ledger. A job that would be refused is refused before it is touched.
+/// Decides the opening of the ledger. A job that would be refused is refused before the ledger is
+/// touched.
 pub(super) fn opening(
     plan: &Plan,
-    from: Option<&(Checkpoints, Origin)>,
+    from: Option<&(Checkpoints, ResumeFrom)>,
     options: &RunOptions,
 ) -> Result<Opening, StartError> {
     let life = options.life;
     match from {
-        Some((checkpoints, Origin::Anew(number))) => {
+        Some((checkpoints, ResumeFrom::Anew(number))) => {
             let manifest = of_number(checkpoints, *number)?;
             fitting(plan, manifest)?;
             let (after, time) = (manifest.cycle, manifest.time);
@@ -110,8 +112,8 @@ fn of_number(checkpoints: &Checkpoints, number: u64) -> Result<&Arc<Manifest>, S
 }
 
 /// A checkpoint that fits the job, as it is now.
-fn fitting(plan: &Plan, manifest: &Manifest) -> Result<Before, StartError> {
-    Before::new(plan, manifest).map_err(|why| {
+fn fitting(plan: &Plan, manifest: &Manifest) -> Result<ResumePoint, StartError> {
+    ResumePoint::new(plan, manifest).map_err(|why| {
         checkpoint_error(format!(
             "the job cannot go on from checkpoint {}: {why}; undo that change, or begin anew, \
              without resuming",
@@ -120,19 +122,19 @@ fn fitting(plan: &Plan, manifest: &Manifest) -> Result<Before, StartError> {
     })
 }
 
-impl Opened {
+impl OpenedJob {
     /// Goes on from a checkpoint, if there is one to go on from.
     pub(super) fn go_on(
         &mut self,
         plan: &Plan,
         mut checkpoints: Checkpoints,
-        from: Origin,
+        from: ResumeFrom,
     ) -> Result<(), StartError> {
         let stage = |name: &str| restore::stage_of(plan, name).map(|it| it.0);
         let chosen = match from {
-            Origin::Start => None,
-            Origin::Newest => self.newest(plan, &checkpoints)?,
-            Origin::Number(number) | Origin::Anew(number) => {
+            ResumeFrom::Start => None,
+            ResumeFrom::Newest => self.newest(plan, &checkpoints)?,
+            ResumeFrom::Number(number) | ResumeFrom::Anew(number) => {
                 let manifest = of_number(&checkpoints, number)?;
                 let before = fitting(plan, manifest)?.since(self.recorded.began);
                 if let Some(why) = self.lacks(plan, &before) {
@@ -144,7 +146,7 @@ impl Opened {
         };
         if let Some((number, before)) = chosen {
             let found = match from {
-                Origin::Anew(_) => checkpoints.begin_from(number, stage),
+                ResumeFrom::Anew(_) => checkpoints.begin_from(number, stage),
                 _ => checkpoints.go_on(number, stage),
             };
             found.map_err(|error| checkpoint_error(error.to_string()))?;
@@ -154,12 +156,12 @@ impl Opened {
         Ok(())
     }
 
-    /// The newest checkpoint that the ledger and the sinks fit, and what was done before it.
+    /// The newest checkpoint that fits the ledger and the sinks, with its number.
     fn newest(
         &self,
         plan: &Plan,
         checkpoints: &Checkpoints,
-    ) -> Result<Option<(u64, Before)>, StartError> {
+    ) -> Result<Option<(u64, ResumePoint)>, StartError> {
         for (info, manifest) in checkpoints.list().into_iter().rev() {
             let lacking = if self.is_of_ledger(manifest.cycle, manifest.time) {
                 let before = fitting(plan, &manifest)?.since(self.recorded.began);
@@ -178,10 +180,11 @@ impl Opened {
         Ok(None)
     }
 
-    /// Whether the ledger has all that follows what the job begins with.
+    /// Checks that the ledger has every cycle after the point to resume from.
     ///
     /// # Errors
-    /// It begins later: the job can be done again neither from its start nor from a checkpoint.
+    /// The ledger begins later: the job can be repeated neither from its start nor from a
+    /// checkpoint.
     pub(super) fn begins_where_the_ledger_does(
         &self,
         options: &RunOptions,
@@ -204,12 +207,11 @@ impl Opened {
         Err(StartError::Ledger { path: folder.join("ledger").display().to_string(), message })
     }
 
-    /// Notes how the sources of the job are read and what its stages do, for the next time that it is
-    /// resumed.
+    /// Checks the notes about sources and stages, and writes them for the next resume.
     ///
     /// # Errors
-    /// Cycles of the ledger are done again, and the job is not the one that did them.
-    pub(super) fn stages_are_those(
+    /// Cycles of the ledger are repeated, and the job is not the one that made them.
+    pub(super) fn check_stages(
         &self,
         plan: &Plan,
         world: &World,
@@ -225,7 +227,7 @@ impl Opened {
             Err(error) if is_again => return Err(unopened(error)),
             was => was.unwrap_or_default(),
         };
-        let now = restore::noted(plan);
+        let now = restore::stage_notes(plan);
         if let Some(was) = was.as_ref().filter(|_| is_again) {
             let has_checkpoint = self.before.cycle > Cycle::NONE;
             let again = match has_checkpoint {
@@ -234,8 +236,8 @@ impl Opened {
             };
             let holds =
                 |stage| self.sinks.iter().any(|(sink, _, held)| *sink == stage && *held > after);
-            let is_as_before = restore::fit_note(plan, was, has_checkpoint)
-                .and_then(|()| restore::is_fed_as_before(plan, (was, &now), holds));
+            let is_as_before = restore::check_notes(plan, was, has_checkpoint)
+                .and_then(|()| restore::check_feeds(plan, (was, &now), holds));
             is_as_before.map_err(|why| StartError::Ledger {
                 path: folder.join("ledger").display().to_string(),
                 message: format!(
@@ -255,8 +257,8 @@ impl Opened {
         self.recorded.time(cycle) == Some(time)
     }
 
-    /// What is missing of what came before a checkpoint, in a sink or in the ledger.
-    fn lacks(&self, plan: &Plan, before: &Before) -> Option<String> {
+    /// The cycles before a checkpoint that a sink or the ledger lacks, in words.
+    fn lacks(&self, plan: &Plan, before: &ResumePoint) -> Option<String> {
         // A sink may lack what a later life has not written yet: that is not the reason.
         if !self.is_of_ledger(before.cycle, before.time) {
             return Some(OF_EARLIER_LIFE.to_owned());

@@ -1,7 +1,7 @@
 //! A job whose state may not take more than so much.
 
 use super::*;
-use crate::operator::TooMuch;
+use crate::operator::OutputTooLarge;
 use tidemill_types::ByteSize;
 
 #[test]
@@ -74,5 +74,5 @@ fn parts_of_a_batch_count_for_what_they_are() {
     (0..2).for_each(|_| output.emit(whole.clone()));
     let one_more = AssertUnwindSafe(|| output.emit(whole.slice(0, 1)));
     let panic = catch_unwind(one_more).expect_err("it is more");
-    assert!(panic.is::<TooMuch>());
+    assert!(panic.is::<OutputTooLarge>());
 }

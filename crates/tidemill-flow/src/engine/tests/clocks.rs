@@ -1,7 +1,7 @@
 //! What operators and sources are told of clocks, chance and event time is the same in every life.
 
 use super::checkpoints::{kill, options};
-use super::sought::Sought;
+use super::seek::Sought;
 use super::*;
 use tidemill_env::SimWorld;
 use tidemill_types::job::Delivery;

@@ -1,7 +1,7 @@
 //! Event time of a job that does nothing twice: it goes on where it was.
 
 use super::*;
-use crate::runtime::{ledger::Recorded, plan::Plan, restore::Before};
+use crate::runtime::{ledger::RecordedCycles, plan::Plan, restore::ResumePoint};
 use tidemill_wire::ledger::Cut;
 
 /// What a source slice says at the end of a cycle: its watermark, whether it is idle, whether it
@@ -50,7 +50,7 @@ fn after(cycles: &[[Says; 2]]) -> (Micros, Micros) {
     graph.link(source, late, Partition::Key(vec![0]));
     graph.link(late, out, Partition::One);
     let (plan, _) = Plan::new(graph, &Processes::default()).expect("a graph");
-    let mut recorded = Recorded::default();
+    let mut recorded = RecordedCycles::default();
     for (nth, says) in cycles.iter().enumerate() {
         let cycle = Cycle(nth as u64 + 1);
         recorded.times.push((cycle, Micros(0)));
@@ -62,7 +62,7 @@ fn after(cycles: &[[Says; 2]]) -> (Micros, Micros) {
             recorded.watermarks.insert((cycle, slice), Micros(watermark));
         }
     }
-    let mut before = Before::default();
+    let mut before = ResumePoint::default();
     before.skip(&plan, &recorded).expect("the ledger says how far event time was");
     assert_eq!(before.cycle, Cycle(cycles.len() as u64));
     (before.watermark(StageIx(1)), before.watermark(StageIx(2)))

@@ -1,7 +1,7 @@
 //! Jobs whose keys leave memory when nothing comes for them.
 
-use super::alone::{Stream, stage, wait_for_rows};
 use super::checkpoints::{kill, options};
+use super::uncoordinated::{Stream, stage, wait_for_rows};
 use super::*;
 use tidemill_types::job::Delivery;
 

@@ -1,7 +1,7 @@
 //! Ledgers that are cut behind checkpoints, and jobs that begin anew with one.
 
-use super::alone::{self, Seen, Stream};
 use super::checkpoints::{Endless, kill, options, wait_for_checkpoints};
+use super::uncoordinated::{self, Seen, Stream};
 use super::*;
 use std::collections::BTreeMap;
 use std::io;
@@ -73,7 +73,7 @@ fn two_jobs_do_not_share_a_folder() {
     };
     for delivery in [Delivery::ExactlyOnce, Delivery::AtLeastOnce, Delivery::AtMostOnce] {
         let job = |stream: &Stream| {
-            let mut graph = alone::stage(stream, Arc::new(Seen), &Collect::default());
+            let mut graph = uncoordinated::stage(stream, Arc::new(Seen), &Collect::default());
             graph.delivery = delivery;
             graph
         };
@@ -123,11 +123,11 @@ fn a_job_for_which_there_are_no_threads_is_refused_and_leaves_none() {
         let spawn = Few { inner: Arc::clone(&real.spawn), left: AtomicUsize::new(threads) };
         let world = World { spawn: Arc::new(spawn), ..real.clone() };
         let stream = Stream::of([1, 2, 3]);
-        let graph = alone::stage(&stream, Arc::new(Seen), &Collect::default());
+        let graph = uncoordinated::stage(&stream, Arc::new(Seen), &Collect::default());
         let started = start(graph, &world, &options(&real, folder.path(), Span(500)));
         if threads < 4 {
             let error = started.err().expect("refused");
-            assert!(matches!(error, StartError::Away { .. }), "{error}");
+            assert!(matches!(error, StartError::Unavailable { .. }), "{error}");
             assert!(error.to_string().contains("no more threads"), "{error}");
             continue;
         }

@@ -92,7 +92,7 @@ fn a_server_that_goes_away_while_a_job_starts_is_waited_for() {
     };
     let is_away = |error: &StartError| {
         assert!(error.to_string().contains("connection reset"), "{error}");
-        matches!(error, StartError::Away { .. })
+        matches!(error, StartError::Unavailable { .. })
     };
     let mut refused = 0;
     let handle = loop {

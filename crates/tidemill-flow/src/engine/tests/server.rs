@@ -40,24 +40,24 @@ pub(super) fn before_commits(
 /// What others wait at while it is closed.
 pub(super) struct Gate {
     is_open: Mutex<bool>,
-    bell: Condvar,
+    wakeup: Condvar,
 }
 
 impl Gate {
     pub(super) fn new(is_open: bool) -> Arc<Self> {
-        Arc::new(Self { is_open: Mutex::new(is_open), bell: Condvar::new() })
+        Arc::new(Self { is_open: Mutex::new(is_open), wakeup: Condvar::new() })
     }
 
     pub(super) fn set(&self, is_open: bool) {
         *self.is_open.lock().expect("held briefly") = is_open;
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
     /// Waits until it is open.
     pub(super) fn pass(&self) {
         let mut is_open = self.is_open.lock().expect("held briefly");
         while !*is_open {
-            is_open = self.bell.wait(is_open).expect("held briefly");
+            is_open = self.wakeup.wait(is_open).expect("held briefly");
         }
     }
 

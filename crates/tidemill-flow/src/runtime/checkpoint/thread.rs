@@ -1,6 +1,9 @@
 //! The thread that makes the checkpoints of a job.
 
-use super::{Arrived, Asked, Checkpointer, Piece, alone, pace::Pace};
+use super::{
+    CheckpointRequest, Checkpointer, PendingCheckpoint, SlicePiece, interval::CheckpointInterval,
+    uncoordinated,
+};
 use crate::error::AskError;
 use crate::progress::Stalled;
 use crate::runtime::{
@@ -21,42 +24,42 @@ const SILENCE_US: u64 = 200_000;
 /// A checkpoint that failed is tried again after so long.
 const AGAIN_AFTER_US: u64 = 1_000_000;
 
-/// The thread: makes a checkpoint every so often, and when it is asked to, until the job is over.
+/// Runs the thread: makes a checkpoint at each interval and on request, until the job is over.
 pub(crate) fn run(job: &Job, mut checkpoints: Checkpoints, every: &Every) {
     let _closes = Closes(&job.checkpointer);
-    make_until_over(job, &mut checkpoints, Pace::new(every));
+    make_until_over(job, &mut checkpoints, CheckpointInterval::new(every));
 }
 
-/// However the thread ends, nobody waits for it then.
+/// Closes the queue of requests when the thread ends in any way.
 struct Closes<'a>(&'a Checkpointer);
 
 impl Drop for Closes<'_> {
     fn drop(&mut self) {
         let mut arrived = self.0.arrived();
         arrived.is_closed = true;
-        arrived.asked.clear();
+        arrived.requests.clear();
         arrived.keeps.clear();
     }
 }
 
-fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, mut pace: Pace) {
+fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, mut pace: CheckpointInterval) {
     let checkpointer = &job.checkpointer;
     let mut due_us = job.now_us().saturating_add(pace.every_us());
     while let Some(is_kept) = wait_until_due(job, checkpoints, due_us) {
         let start_us = job.now_us();
-        let alone = checkpointer.alone.as_ref().filter(|_| !is_kept);
+        let alone = checkpointer.uncoordinated.as_ref().filter(|_| !is_kept);
         let made = match alone {
-            Some(alone) if alone.is_to_stop() => alone::save_last(job, checkpoints, alone),
-            Some(alone) => alone::save(job, checkpoints, alone),
-            None if is_kept => make(job, checkpoints, Hurry::Now),
-            None => make(job, checkpoints, Hurry::No),
+            Some(alone) if alone.is_to_stop() => uncoordinated::save_last(job, checkpoints, alone),
+            Some(alone) => uncoordinated::save(job, checkpoints, alone),
+            None if is_kept => make(job, checkpoints, Urgency::Now),
+            None => make(job, checkpoints, Urgency::No),
         };
-        let Some(Made { at, bytes }) = made else { return };
+        let Some(CompletedCheckpoint { at, bytes }) = made else { return };
         keep(checkpointer, checkpoints);
         let took_us = job.now_us() - start_us;
         pace.completed(took_us, alone.is_some() && checkpointer.arrived().gate.is_rung());
         due_us = start_us.saturating_add(pace.every_us());
-        if let Some(alone) = &checkpointer.alone {
+        if let Some(alone) = &checkpointer.uncoordinated {
             alone.set_every(pace.every_us());
         }
         let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,14 +72,14 @@ fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, mut pace: Pace) {
     }
 }
 
-/// Waits until a checkpoint is to be made; whether it is to be kept. None: the job is over.
+/// Waits until a checkpoint is due; returns true if it is to be kept. None: the job is over.
 fn wait_until_due(job: &Job, checkpoints: &mut Checkpoints, due_us: u64) -> Option<bool> {
     let checkpointer = &job.checkpointer;
     loop {
-        take_asked(checkpointer, checkpoints);
+        take_requests(checkpointer, checkpoints);
         let (now_us, arrived) = (job.now_us(), checkpointer.arrived());
         let is_kept = !arrived.keeps.is_empty();
-        let is_due = match &checkpointer.alone {
+        let is_due = match &checkpointer.uncoordinated {
             Some(alone) if alone.is_to_stop() => !alone.is_left(),
             Some(alone) => arrived.gate.is_rung() || (now_us >= due_us && alone.has_unsaved()),
             None => now_us >= due_us,
@@ -87,24 +90,26 @@ fn wait_until_due(job: &Job, checkpoints: &mut Checkpoints, due_us: u64) -> Opti
         if is_over(job) {
             return None;
         }
-        if arrived.asked.is_empty() {
+        if arrived.requests.is_empty() {
             let left = Duration::from_micros(due_us.saturating_sub(now_us)).min(SLEEP_MAX);
             let left = if left.is_zero() { SLEEP_MAX } else { left };
-            let waited = checkpointer.bell.wait_timeout(arrived, left);
+            let waited = checkpointer.wakeup.wait_timeout(arrived, left);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
     }
 }
 
-/// Takes what is asked for. What is to be deleted is, and whoever wants one kept waits for the next;
-/// whether something was deleted.
-fn take_asked(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> bool {
-    let asked = std::mem::take(&mut checkpointer.arrived().asked);
+/// Takes the requests: deletes at once, and queues those that keep the next checkpoint. Returns
+/// true if a checkpoint was deleted.
+fn take_requests(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> bool {
+    let asked = std::mem::take(&mut checkpointer.arrived().requests);
     let mut has_deleted = false;
     for asked in asked {
         match asked {
-            Asked::Keep(name, sender) => checkpointer.arrived().keeps.push_back((name, sender)),
-            Asked::Delete(number, sender) => {
+            CheckpointRequest::Keep(name, sender) => {
+                checkpointer.arrived().keeps.push_back((name, sender))
+            }
+            CheckpointRequest::Delete(number, sender) => {
                 let deleted = checkpoints.delete(number);
                 has_deleted |= deleted.is_ok();
                 checkpointer.show(checkpoints);
@@ -116,13 +121,13 @@ fn take_asked(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> boo
     has_deleted
 }
 
-/// As [`take_asked`], while a checkpoint cannot be complete: nobody waits for it then.
-fn take_asked_meanwhile(
+/// As [`take_requests`], while a checkpoint cannot be complete: nobody waits for it then.
+fn take_requests_meanwhile(
     checkpointer: &Checkpointer,
     checkpoints: &mut Checkpoints,
     error: &AskError,
 ) -> bool {
-    let has_deleted = take_asked(checkpointer, checkpoints);
+    let has_deleted = take_requests(checkpointer, checkpoints);
     let keeps = std::mem::take(&mut checkpointer.arrived().keeps);
     for (_, sender) in keeps {
         // Who asked may have gone.
@@ -131,8 +136,8 @@ fn take_asked_meanwhile(
     has_deleted
 }
 
-/// Keeps a checkpoint that is complete, for who asked first. Others get one of their own: whoever
-/// deletes a kept one must not delete somebody else's.
+/// Keeps a completed checkpoint for the first request. Each request gets a checkpoint of its own,
+/// so that deleting one never deletes that of another.
 fn keep(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) {
     let first = checkpointer.arrived().keeps.pop_front();
     let kept = first
@@ -150,16 +155,16 @@ fn is_over(job: &Job) -> bool {
 }
 
 /// A checkpoint that is complete.
-pub(super) struct Made {
+pub(super) struct CompletedCheckpoint {
     /// Its cycle.
     pub(super) at: Cycle,
-    /// Bytes of what changed.
+    /// Bytes of its changes.
     pub(super) bytes: u64,
 }
 
-/// Whether the cycle of a checkpoint may wait for records to read.
+/// The urgency of the cycle of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hurry {
+pub(super) enum Urgency {
     /// It may for a moment.
     No,
     /// Sources that have nothing to read cut it all the same.
@@ -169,7 +174,7 @@ pub(super) enum Hurry {
 }
 
 /// Picks the cycle: one that no source has begun, so that no lane has processed it.
-pub(super) fn begin(job: &Job, is_whole: bool, hurry: Hurry) -> Cycle {
+pub(super) fn begin(job: &Job, is_whole: bool, urgency: Urgency) -> Cycle {
     let checkpointer = &job.checkpointer;
     let mut arrived = checkpointer.arrived();
     arrived.watermarks.clear();
@@ -182,40 +187,44 @@ pub(super) fn begin(job: &Job, is_whole: bool, hurry: Hurry) -> Cycle {
     let mut pacer = job.pacer.lock().expect("no panic while held");
     let at = pacer.begun().next();
     checkpointer.at.store(at.0, Ordering::Release);
-    if hurry == Hurry::Last {
+    if urgency == Urgency::Last {
         pacer.stop_at(at);
     }
     drop(pacer);
-    if hurry != Hurry::No {
+    if urgency != Urgency::No {
         want(job, at);
     }
     at
 }
 
-/// Whether there were cycles since the newest checkpoint. Under `at-most-once` the slices know that
-/// themselves.
+/// Returns true if there were cycles since the newest checkpoint. Under `at-most-once` the slices
+/// know that themselves.
 fn has_unsaved(job: &Job, at: Cycle) -> bool {
     let newest = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).cycle;
-    job.checkpointer.alone.is_none() && at > newest.next()
+    job.checkpointer.uncoordinated.is_none() && at > newest.next()
 }
 
 /// Sources do not wait until the time of this cycle is up.
 fn want(job: &Job, at: Cycle) {
     job.pacer.lock().expect("no panic while held").want(at);
-    job.poke_sources();
+    job.wake_sources();
 }
 
 /// Makes a checkpoint of all slices at one cycle. None: the job was over before.
-pub(super) fn make(job: &Job, checkpoints: &mut Checkpoints, hurry: Hurry) -> Option<Made> {
-    let at = begin(job, true, hurry);
+pub(super) fn make(
+    job: &Job,
+    checkpoints: &mut Checkpoints,
+    urgency: Urgency,
+) -> Option<CompletedCheckpoint> {
+    let at = begin(job, true, urgency);
     let number = until_written(job, checkpoints, Checkpoints::begin)?;
-    let is_frozen = |arrived: &mut Arrived| {
+    let is_frozen = |arrived: &mut PendingCheckpoint| {
         arrived.expected(job, at).is_some_and(|it| arrived.slices >= it)
             && job.committer.is_durable(at)
     };
     let bytes = put_until(job, checkpoints, at, is_frozen)?;
     complete(job, checkpoints, (number, at))?;
-    Some(Made { at, bytes })
+    Some(CompletedCheckpoint { at, bytes })
 }
 
 /// Puts the pieces that come, until all are there; gives back their bytes. None: the job was over
@@ -224,7 +233,7 @@ pub(super) fn put_until(
     job: &Job,
     checkpoints: &mut Checkpoints,
     at: Cycle,
-    mut is_all: impl FnMut(&mut Arrived) -> bool,
+    mut is_all: impl FnMut(&mut PendingCheckpoint) -> bool,
 ) -> Option<u64> {
     let mut bytes = 0;
     let (mut is_wanted, mut silent_us) = (false, job.now_us().saturating_add(SILENCE_US));
@@ -234,7 +243,7 @@ pub(super) fn put_until(
         if is_over(job) {
             return None;
         }
-        if let Some(Piece { slice, mut delta }) = arrived.pieces.pop_front() {
+        if let Some(SlicePiece { slice, mut delta }) = arrived.pieces.pop_front() {
             drop(arrived);
             checkpointer.waiting.fetch_sub(delta.bytes(), Ordering::Relaxed);
             match checkpoints.put_changes((slice.stage.0, slice.slice.0), &mut delta) {
@@ -254,8 +263,8 @@ pub(super) fn put_until(
             // That may be for days, and whoever asks has given up long before.
             drop(arrived);
             let Stalled { part, why, .. } = stalled;
-            take_asked_meanwhile(checkpointer, checkpoints, &AskError::Stalled { part, why });
-        } else if !is_wanted && !arrived.asked.is_empty() {
+            take_requests_meanwhile(checkpointer, checkpoints, &AskError::Stalled { part, why });
+        } else if !is_wanted && !arrived.requests.is_empty() {
             // Whoever asks for something waits for this checkpoint first.
             is_wanted = true;
             drop(arrived);
@@ -284,8 +293,8 @@ pub(super) fn complete(
     Some(())
 }
 
-/// Tries until it can be written, or the job is over. What is asked for meanwhile is answered: what
-/// is to be deleted may be what makes room.
+/// Repeats a write until it succeeds, or the job is over. Requests are answered meanwhile: a
+/// deletion may make room.
 pub(super) fn until_written<T>(
     job: &Job,
     checkpoints: &mut Checkpoints,
@@ -299,21 +308,21 @@ pub(super) fn until_written<T>(
         note(job, &error);
         let until_us = job.now_us() + AGAIN_AFTER_US;
         while job.now_us() < until_us {
-            if take_asked_meanwhile(&job.checkpointer, checkpoints, &error.clone().into()) {
+            if take_requests_meanwhile(&job.checkpointer, checkpoints, &error.clone().into()) {
                 break;
             }
             if is_over(job) {
                 return None;
             }
             let arrived = job.checkpointer.arrived();
-            if arrived.asked.is_empty() {
+            if arrived.requests.is_empty() {
                 job.checkpointer.wait(arrived);
             }
         }
     }
 }
 
-/// Says that a checkpoint could not be written.
+/// Notes and logs that a checkpoint could not be written.
 fn note(job: &Job, error: &CheckpointError) {
     let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
     if progress.failure.is_none() {
@@ -356,7 +365,7 @@ fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) ->
 }
 
 impl Checkpointer {
-    fn wait(&self, arrived: MutexGuard<'_, Arrived>) {
-        drop(self.bell.wait_timeout(arrived, SLEEP_MAX).unwrap_or_else(PoisonError::into_inner));
+    fn wait(&self, arrived: MutexGuard<'_, PendingCheckpoint>) {
+        drop(self.wakeup.wait_timeout(arrived, SLEEP_MAX).unwrap_or_else(PoisonError::into_inner));
     }
 }

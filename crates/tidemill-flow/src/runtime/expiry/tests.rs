@@ -21,7 +21,7 @@ impl ReadRows for NobodyReads {
 }
 
 /// A slice whose keys are all saved.
-fn saved(counts: &Arc<ExpiryCounts>) -> Held {
+fn saved(counts: &Arc<ExpiryCounts>) -> SliceSlot {
     let mut state: SliceState = Box::<Map<u64, u64>>::default();
     structure::track(&mut *state);
     let rows = SavedRows::new(Arc::new(NobodyReads), Arc::clone(counts), usize::MAX);
@@ -33,7 +33,7 @@ fn saved(counts: &Arc<ExpiryCounts>) -> Held {
     }
     structure::freeze(&mut *state);
     assert!(structure::drain(&mut *state, &mut Delta::default(), usize::MAX));
-    Held::Here(state)
+    SliceSlot::Resident(state)
 }
 
 /// However often it is found out what leaves, and of however many slices: none of them waits for
@@ -42,12 +42,12 @@ fn saved(counts: &Arc<ExpiryCounts>) -> Held {
 fn all_keys_that_nobody_uses_leave_in_the_end() {
     let counts = Arc::default();
     let mut held: Vec<_> = (0..SLICES).map(|_| saved(&counts)).collect();
-    let mut leaving = Leaving::new(Span(1), SLICES, 0);
+    let mut eviction = Eviction::new(Span(1), SLICES, 0);
     let all = KEYS * SLICES as u64;
     let mut before = 0;
     for cycle in 1_u64.. {
-        held.iter_mut().enumerate().for_each(|(slice, it)| leaving.begin(slice, it, cycle));
-        leaving.let_go(&mut held);
+        held.iter_mut().enumerate().for_each(|(slice, it)| eviction.begin(slice, it, cycle));
+        eviction.evict(&mut held);
         let expired = counts.expired.load(Ordering::Relaxed);
         assert!(expired - before <= LEAVE_AT_ONCE as u64, "{expired} after {before}");
         before = expired;

@@ -39,13 +39,14 @@ impl Job {
         let from = pacer.begun().next();
         let old = Arc::clone(&layouts[0]);
         let new = Arc::new(make(&old, from));
+        debug_assert!(new.version > old.version, "a layout follows an earlier one");
         layouts.push(Arc::clone(&new));
         for lane in old.lanes.iter().flatten() {
             lane.state.lock().expect("no panic while held").until = Some(from);
         }
         drop(pacer);
         drop(layouts);
-        old.lanes.iter().flatten().for_each(|lane| self.poke(lane));
+        old.lanes.iter().flatten().for_each(|lane| self.wake_lane(lane));
         Some((from, new))
     }
 }

@@ -1,4 +1,4 @@
-//! What the files of a ledger say.
+//! The cycles recorded in the files of a ledger.
 
 use super::super::cuts::slice_of;
 use super::{Beginning, LedgerHead, Owner};
@@ -14,9 +14,9 @@ use tidemill_wire::{
     ledger::{Cut, LEDGER_VERSION, LedgerEntry},
 };
 
-/// What an existing ledger says.
+/// The recorded cycles of a ledger.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedCycles {
     /// The cycle of the checkpoint that the job began with; none if it began at its start.
     pub(crate) began: Cycle,
     /// The number of that beginning, if it was given one.
@@ -27,17 +27,17 @@ pub(crate) struct Recorded {
     pub(super) time: Micros,
     pub(crate) times: Vec<(Cycle, Micros)>,
     pub(crate) cuts: Vec<(Cycle, Cut)>,
-    /// By cycle, source and slice: how far event time was, where that is recorded.
+    /// The watermarks of source slices at the ends of cycles, where they are recorded.
     pub(crate) watermarks: BTreeMap<(Cycle, SliceKey), Micros>,
 }
 
-impl Recorded {
-    /// What one says that begins.
+impl RecordedCycles {
+    /// The record of a ledger that begins.
     pub(crate) fn of_new(Beginning { after, time, life }: Beginning) -> Self {
         Self { began: after, after, time, life, ..Self::default() }
     }
 
-    /// When a cycle was, if that is recorded.
+    /// The time of a cycle, if it is recorded.
     pub(crate) fn time(&self, cycle: Cycle) -> Option<Micros> {
         if cycle == self.after {
             return (cycle > Cycle::NONE).then_some(self.time);
@@ -67,8 +67,8 @@ impl Recorded {
         Ok(())
     }
 
-    /// The recorded cuts of one source slice after a cycle, in order. In those that were before it was
-    /// there it is as it is `at_first`: it has nothing, and holds no event time back.
+    /// The recorded cuts of one source slice after a cycle, in order. In cycles before the slice
+    /// existed, its cut is `at_first`: no records, and no event time held back.
     pub(crate) fn of(&self, at_first: Cut, after: Cycle) -> VecDeque<(Cycle, Cut)> {
         let is_mine = |cut: &Cut| slice_of(cut) == slice_of(&at_first);
         let mine = self.cuts.iter().filter(|(cycle, cut)| *cycle > after && is_mine(cut));
@@ -80,16 +80,16 @@ impl Recorded {
 }
 
 /// The files of a ledger that follow each other.
-pub(super) struct Found {
-    pub(super) recorded: Recorded,
+pub(super) struct LedgerFiles {
+    pub(super) recorded: RecordedCycles,
     /// In the order of their cycles; at least one.
-    pub(super) files: VecDeque<FoundFile>,
+    pub(super) files: VecDeque<LedgerFile>,
     /// Files that do not belong to them.
     pub(super) of_no_use: Vec<PathBuf>,
 }
 
 /// One file of a ledger.
-pub(super) struct FoundFile {
+pub(super) struct LedgerFile {
     pub(super) path: PathBuf,
     /// The cycle before its first.
     pub(super) after: Cycle,
@@ -102,15 +102,15 @@ pub(super) struct FoundFile {
 /// Reads a ledger from its files; none if it has no head.
 ///
 /// # Errors
-/// The path of a file, and what is wrong with it.
+/// The path of a file, and its fault.
 pub(super) fn all(
     disk: &dyn Disk,
     files: &[PathBuf],
     owner: &Owner,
-) -> Result<Option<Found>, (PathBuf, String)> {
+) -> Result<Option<LedgerFiles>, (PathBuf, String)> {
     // From the last one back, as far as they follow each other.
-    let mut found: Option<Found> = None;
-    let mut without_cycles: Option<(FoundFile, Recorded)> = None;
+    let mut found: Option<LedgerFiles> = None;
+    let mut without_cycles: Option<(LedgerFile, RecordedCycles)> = None;
     let mut of_no_use = Vec::new();
     for (nth, path) in files.iter().enumerate().rev() {
         if found.as_ref().is_some_and(|it| it.recorded.after == Cycle::NONE) {
@@ -129,7 +129,9 @@ pub(super) fn all(
                 without_cycles = Some((file, recorded));
             }
             None if recorded.times.is_empty() => of_no_use.push(file.path),
-            None => found = Some(Found { recorded, files: [file].into(), of_no_use: Vec::new() }),
+            None => {
+                found = Some(LedgerFiles { recorded, files: [file].into(), of_no_use: Vec::new() })
+            }
             Some(found) if follows(&found.recorded, &recorded) => {
                 found.files.push_front(file);
                 prepend(&mut found.recorded, recorded);
@@ -144,19 +146,21 @@ pub(super) fn all(
     }
     if let Some((file, recorded)) = without_cycles {
         match &found {
-            None => found = Some(Found { recorded, files: [file].into(), of_no_use: Vec::new() }),
+            None => {
+                found = Some(LedgerFiles { recorded, files: [file].into(), of_no_use: Vec::new() })
+            }
             Some(_) => of_no_use.push(file.path),
         }
     }
-    Ok(found.map(|found| Found { of_no_use, ..found }))
+    Ok(found.map(|found| LedgerFiles { of_no_use, ..found }))
 }
 
-/// Whether a file ends where those that were read begin, in the same life of the job.
-fn follows(later: &Recorded, earlier: &Recorded) -> bool {
+/// Returns true if a file ends where the files after it begin, in the same life of the job.
+fn follows(later: &RecordedCycles, earlier: &RecordedCycles) -> bool {
     (later.began, later.after, later.time) == (earlier.began, earlier.last(), earlier.last_time())
 }
 
-fn prepend(later: &mut Recorded, mut earlier: Recorded) {
+fn prepend(later: &mut RecordedCycles, mut earlier: RecordedCycles) {
     earlier.times.append(&mut later.times);
     earlier.cuts.append(&mut later.cuts);
     earlier.watermarks.append(&mut later.watermarks);
@@ -168,7 +172,7 @@ fn one(
     disk: &dyn Disk,
     path: &Path,
     owner: &Owner,
-) -> Result<Option<(FoundFile, Recorded)>, (PathBuf, String)> {
+) -> Result<Option<(LedgerFile, RecordedCycles)>, (PathBuf, String)> {
     let fail = |message: String| (path.to_path_buf(), message);
     let bytes = disk.read(path).map_err(|error| fail(error.to_string()))?;
     let (recorded, whole) = read(&bytes, owner).map_err(fail)?;
@@ -176,18 +180,18 @@ fn one(
         return Ok(None);
     }
     let (after, last) = (recorded.after, recorded.last());
-    let file = FoundFile { path: path.to_path_buf(), after, last, whole };
+    let file = LedgerFile { path: path.to_path_buf(), after, last, whole };
     Ok(Some((file, recorded)))
 }
 
-/// Reads a whole file; gives back what it says and its length without a torn tail: 0 if not even
-/// the head is whole.
-fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
+/// Reads a whole file; returns its cycles and its length without a torn tail: 0 if not even the
+/// head is complete.
+fn read(bytes: &[u8], owner: &Owner) -> Result<(RecordedCycles, u64), String> {
     let (records, length, error) = journal::read(bytes);
     if let Some(error) = error.filter(|error| !error.is_torn_tail()) {
         return Err(format!("{error}; the file was left as it is"));
     }
-    let mut recorded = Recorded::default();
+    let mut recorded = RecordedCycles::default();
     for (index, record) in records.iter().enumerate() {
         let entry = LedgerEntry::decode(record)
             .map_err(|error| format!("record {index} is not a ledger entry: {error}"))?;
@@ -221,9 +225,9 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
 /// More than the head of a ledger has, which names the sources of its job.
 const HEAD_BYTES_MAX: usize = 1 << 20;
 
-/// A file that another job than this one has, if any of a ledger's files is one, and whose it is.
+/// The first file that belongs to another job, with the name of that job, if there is one.
 ///
-/// What has no whole head is nobody's.
+/// A file without a complete head belongs to no job.
 ///
 /// # Errors
 /// The path of a file that cannot be read, and why.
@@ -262,7 +266,7 @@ pub(super) fn life_of(disk: &dyn Disk, path: &Path) -> io::Result<Option<Option<
     }))
 }
 
-/// Whether a head is that of the owner, in a version that this build knows.
+/// Checks that a head is the owner's, in a version that this build knows.
 fn belongs(head: LedgerHead, owner: &Owner) -> Result<(), String> {
     let LedgerHead { version, job, seed, sources } = head;
     if version != LEDGER_VERSION {

@@ -1,8 +1,8 @@
-//! How sources are read and what stages with a state do, noted beside the ledger, for a job that does
-//! cycles again that the ledger has: from its start, or after its checkpoint.
+//! Notes beside the ledger about sources and stateful stages, for a job that repeats recorded
+//! cycles: from its start, or after its checkpoint.
 //!
-//! The sinks of such a job leave out the cycles that they hold. So what other stages, or the same
-//! bytes read otherwise, would write behind those belongs to nothing that is there.
+//! The sinks of such a job leave out the cycles that they hold. So rows of changed stages, or of
+//! bytes read in another way, would not belong to the rows that are there.
 //!
 //! Invariants:
 //!
@@ -12,7 +12,8 @@
 //! - A note has a ledger: it is written after that and removed before a new one is begun. One that
 //!   has none tells that the ledger was lost.
 
-use super::Unopened;
+use super::LedgerError;
+use crate::error::ErrorKind;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -28,29 +29,29 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("ledger.stages")
 }
 
-/// Whether there is a note.
-pub(super) fn is_there(disk: &dyn Disk, folder: &Path) -> Result<bool, Unopened> {
+/// Returns true if there is a note.
+pub(super) fn is_there(disk: &dyn Disk, folder: &Path) -> Result<bool, LedgerError> {
     let path = file(folder);
-    disk.exists(&path).map_err(|error| Unopened::of(&path, &error))
+    disk.exists(&path).map_err(|error| LedgerError::of(&path, &error))
 }
 
 /// Removes the note, if there is one.
-pub(super) fn remove(disk: &dyn Disk, folder: &Path) -> Result<(), Unopened> {
+pub(super) fn remove(disk: &dyn Disk, folder: &Path) -> Result<(), LedgerError> {
     let path = file(folder);
     if !is_there(disk, folder)? {
         return Ok(());
     }
     let removed = disk.remove(&path).and_then(|()| disk.sync_dir(folder));
-    removed.map_err(|error| Unopened::of(&path, &error))
+    removed.map_err(|error| LedgerError::of(&path, &error))
 }
 
-/// What was noted; none if there is no note.
-pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Vec<StageNote>>, Unopened> {
+/// Reads the note; none if there is no note.
+pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Vec<StageNote>>, LedgerError> {
     let path = file(folder);
     let bytes = match disk.read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Unopened::of(&path, &error)),
+        Err(error) => return Err(LedgerError::of(&path, &error)),
     };
     let note = journal::first(&bytes).and_then(|record| StagesNote::decode(record).ok());
     let message = match note {
@@ -62,7 +63,7 @@ pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Vec<StageNot
                 .to_owned()
         }
     };
-    Err(Unopened { path, message, passes: false })
+    Err(LedgerError { path, message, kind: ErrorKind::Corrupt })
 }
 
 /// Replaces the note in one step that outlives a power cut.
@@ -70,7 +71,7 @@ pub(crate) fn write(
     disk: &dyn Disk,
     folder: &Path,
     stages: Vec<StageNote>,
-) -> Result<(), Unopened> {
+) -> Result<(), LedgerError> {
     let path = file(folder);
     let fresh = folder.join("ledger.stages.new");
     let mut bytes = Vec::new();
@@ -83,5 +84,5 @@ pub(crate) fn write(
         disk.rename(&fresh, &path)?;
         disk.sync_dir(folder)
     };
-    write().map_err(|error| Unopened::of(&path, &error))
+    write().map_err(|error| LedgerError::of(&path, &error))
 }

@@ -45,7 +45,7 @@ fn check(damage: impl Fn(&mut Vec<u8>), expected: Result<u64, &str>) {
                 Ledger::open(&world.disk, folder.path(), &owner(), Opening::Resume).expect("whole");
             assert_eq!(again.1.cuts.len() as u64, last + 1);
         }
-        Err(Unopened { message, .. }) => {
+        Err(LedgerError { message, .. }) => {
             let wanted = expected.expect_err("refused although it should open");
             assert!(message.contains(wanted), "{message}");
             assert_eq!(std::fs::read(&path).expect("still there"), bytes, "left as it was");
@@ -89,7 +89,7 @@ fn a_job_begins_anew_in_its_own_folder_and_not_in_that_of_another() {
     for opening in [AT_START, anew(3)] {
         let Err(refused) = open("yours", 1, opening) else { panic!("it took the folder") };
         assert!(refused.message.contains("belongs to job `mine`"), "{}", refused.message);
-        assert_eq!((&refused.path, refused.passes), (&path, false));
+        assert_eq!((&refused.path, refused.kind), (&path, ErrorKind::Invalid));
         assert_eq!(std::fs::read(&path).expect("still there"), before, "left as it was");
     }
     // The same job, also with other sources.
@@ -159,7 +159,7 @@ fn row_14_a_ledger_is_the_same_whenever_its_disk_was_full() {
             sim.disk.set_capacity(sim.disk.used() + random.below(60));
             let mut new = &[entry(cycle)][..];
             while let Err(error) = ledger.append(std::mem::take(&mut new)) {
-                assert!(matches!(error, Trouble::Passing(_)), "{error:?}");
+                assert!(error.kind == ErrorKind::Retry, "{error:?}");
                 refused += 1;
                 sim.disk.set_capacity(sim.disk.used() + random.below(60));
             }
@@ -180,7 +180,7 @@ fn row_15_a_sync_of_the_ledger_that_fails_otherwise_does_not_pass() {
     let opened = Ledger::open(&sim.world.disk, Path::new("/job"), &owner(), Opening::Resume);
     let mut ledger = opened.expect("new").0;
     sim.disk.fail_sync_after(0);
-    assert!(matches!(ledger.append(&[entry(1)]), Err(Trouble::Lasting(_))));
+    assert!(ledger.append(&[entry(1)]).is_err_and(|it| it.kind == ErrorKind::Failed));
 }
 
 /// A ledger that cannot be opened for want of room can be when there is some.
@@ -190,7 +190,7 @@ fn row_14_a_ledger_that_is_opened_while_the_disk_is_full_is_opened_later() {
     let open = || Ledger::open(&sim.world.disk, Path::new("/job"), &owner(), Opening::Resume);
     open().expect("new").0.append(&[entry(1)]).expect("room");
     sim.disk.set_capacity(sim.disk.used());
-    assert!(open().map(|_| ()).expect_err("no room").passes);
+    assert!(open().map(|_| ()).expect_err("no room").kind == ErrorKind::Retry);
     sim.disk.set_capacity(u64::MAX);
     assert_eq!(open().expect("room").1.last(), Cycle(1));
 }
@@ -237,7 +237,7 @@ fn damage_before_the_last_file_is_refused() {
     let first = std::fs::read(&files[0]).expect("it is there");
     let damaged = [&first[..30], &[9], &first[31..]].concat();
     std::fs::write(&files[0], &damaged).expect("room");
-    let Unopened { path, message, .. } = open().map(|_| ()).expect_err("damaged");
+    let LedgerError { path, message, .. } = open().map(|_| ()).expect_err("damaged");
     assert_eq!(path, files[0]);
     assert!(message.contains("corrupt record at byte"), "{message}");
     assert_eq!(std::fs::read(&files[0]).expect("still there"), damaged, "left as it was");

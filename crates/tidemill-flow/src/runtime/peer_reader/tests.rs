@@ -41,7 +41,7 @@ proptest! {
         let total: usize = wanted.iter().sum();
         let bytes: Vec<u8> = (0..=250).cycle().take(total).collect();
         let pieces = Pieces { bytes: bytes.clone(), at: 0, sizes, calls: 0 };
-        let mut ahead = Ahead::new(Box::new(pieces));
+        let mut ahead = ReadAhead::new(Box::new(pieces));
         let mut read = Vec::new();
         for count in wanted {
             let mut piece = vec![0; count];

@@ -22,7 +22,7 @@ use serde_json::{Value, json as value_of};
 use std::{io::Write, sync::Arc};
 use tidemill_checkpoints::CheckpointError;
 use tidemill_connectors::rows_as;
-use tidemill_flow::{AskError, LookError};
+use tidemill_flow::{AskError, SnapshotError};
 use tidemill_operators::query::QueryError;
 use tidemill_types::job::Format;
 use tokio::sync::OwnedSemaphorePermit;
@@ -45,18 +45,18 @@ struct Asked {
 impl From<StateError> for Problem {
     fn from(error: StateError) -> Self {
         let status = match &error {
-            StateError::Table { .. } | StateError::Look(LookError::Stage { .. }) => {
+            StateError::Table { .. } | StateError::Look(SnapshotError::Stage { .. }) => {
                 StatusCode::NOT_FOUND
             }
             StateError::Query(_) => StatusCode::BAD_REQUEST,
             StateError::Look(
-                LookError::Checkpoint(error) | LookError::Ask(AskError::Checkpoint(error)),
+                SnapshotError::Checkpoint(error) | SnapshotError::Ask(AskError::Checkpoint(error)),
             ) => match error {
                 CheckpointError::Unknown(_) => StatusCode::NOT_FOUND,
                 CheckpointError::None => StatusCode::CONFLICT,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },
-            StateError::Look(LookError::Slice { .. })
+            StateError::Look(SnapshotError::Slice { .. })
             | StateError::Write(_)
             | StateError::Text(_) => StatusCode::INTERNAL_SERVER_ERROR,
             StateError::Look(_) | StateError::Large(_) => StatusCode::CONFLICT,
