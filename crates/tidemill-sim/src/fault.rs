@@ -32,7 +32,7 @@ use tidemill_env::{
 use tidemill_flow::{JobError, OperatorFactory, Progress, StartError};
 use tidemill_types::{ByteSize, Cycle, SliceId};
 
-/// One life in so many has a fault.
+/// One life in this many has a fault.
 const ONE_LIFE_IN: u64 = 2;
 
 /// The smallest budget of the states of a job.

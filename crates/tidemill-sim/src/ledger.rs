@@ -5,7 +5,7 @@
 
 use crate::sim_source::SourceFeed;
 use std::{collections::BTreeMap, path::PathBuf};
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
 use tidemill_wire::{
     journal,
     ledger::{Cut, LedgerEntry},
@@ -24,9 +24,10 @@ pub(crate) fn check(
 ) -> Result<(), String> {
     let (mut last_cycle, mut last_time) = (Cycle::NONE, Micros::MIN);
     // By source and slice: where it stands, and whether it has ended.
-    let mut slices: BTreeMap<(u32, u32), (u64, bool)> = BTreeMap::new();
+    let mut slices: BTreeMap<SliceKey, (u64, bool)> = BTreeMap::new();
     for (source, feed) in (0..).zip(feeds) {
-        slices.extend((0..feed.slices).map(|slice| ((source, slice), (0, false))));
+        let key = |slice| SliceKey::new(StageIx(source), SliceId(slice));
+        slices.extend((0..feed.slices).map(|slice| (key(slice), (0, false))));
     }
     for (cycle, (time, cuts)) in cycles(files)? {
         if cycle != last_cycle.next() {
@@ -39,7 +40,7 @@ pub(crate) fn check(
         }
         (last_cycle, last_time) = (cycle, time);
         for cut in cuts {
-            let slice = slices.get_mut(&(cut.source, cut.slice));
+            let slice = slices.get_mut(&SliceKey::new(StageIx(cut.source), SliceId(cut.slice)));
             let slice = slice.ok_or_else(|| format!("there is no slice of {cut:?}"))?;
             if slice.1 || cut.position < slice.0 {
                 return Err(format!("cycle {cycle} has {cut:?}, and before it was {slice:?}"));
@@ -47,11 +48,12 @@ pub(crate) fn check(
             *slice = (cut.position, cut.ended);
         }
     }
-    let all = |(source, _): &(u32, u32)| (feeds[*source as usize].count, true);
+    let all = |slice: &SliceKey| (feeds[slice.stage.index()].count, true);
     match slices.iter().find(|(slice, is)| **is != all(slice)) {
-        Some((slice, is)) => {
-            Err(format!("{slice:?} is at {is:?} in the ledger, and should be at {:?}", all(slice)))
-        }
+        Some((slice, is)) => Err(format!(
+            "slice {slice} is at {is:?} in the ledger, and should be at {:?}",
+            all(slice)
+        )),
         None => Ok(()),
     }
 }

@@ -14,22 +14,22 @@ pub(crate) enum Event {
     Kill,
     /// The machine dies: unsynced writes are lost, wholly or in part.
     PowerCut,
-    /// It is asked to stop, as a person would.
+    /// A person stops it.
     Stop,
-    /// After so many operations the disk with ledger and output fails once.
+    /// The disk with ledger and output fails once, after this number of operations.
     Fails(u64),
     /// As above, a sync.
     SyncFails(u64),
-    /// After so many reads of that disk, so many fail.
+    /// Reads of that disk fail: after this number of reads, this number of them.
     ReadsFail(u64, u64),
-    /// That disk has so many bytes left.
+    /// That disk has this number of bytes left.
     Full(u64),
     /// It has room again.
     Room,
     /// The same for the disk with the checkpoints.
     StateFails(u64),
     StateSyncFails(u64),
-    /// After so many reads, so many fail.
+    /// Reads fail: after this number of reads, this number of them.
     StateReadsFail(u64, u64),
     StateFull(u64),
     StateRoom,
@@ -43,7 +43,7 @@ pub(crate) enum JobRequest {
     Rescale(usize),
     Keep,
     Delete,
-    /// Somebody starts the job once more, in the same folder.
+    /// A second process starts the job in the same folder.
     Second,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct LifePlan {
     pub(crate) begins: bool,
     pub(crate) flush_bytes: ByteSize,
     pub(crate) file_bytes: ByteSize,
-    /// After so many microseconds each.
+    /// Each with its time from the start, in microseconds.
     pub(crate) events: Vec<(u64, Event)>,
     pub(crate) requests: Vec<(u64, JobRequest)>,
     /// The planted fault.

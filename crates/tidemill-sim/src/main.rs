@@ -31,7 +31,7 @@ struct Arguments {
     /// Seeds that run at the same time.
     #[arg(long, default_value_t = 2)]
     jobs: u64,
-    /// Ends after so many that went wrong.
+    /// Ends after this number of failures.
     #[arg(long, default_value_t = 5)]
     wrong_max: usize,
 }

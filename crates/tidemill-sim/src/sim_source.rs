@@ -24,7 +24,7 @@ use tidemill_types::{Cycle, Micros, SliceId};
 
 /// Event time from one record to the next, in microseconds.
 const STEP_US: i64 = 1_000;
-/// One record in so many is refused.
+/// One record in this many is refused.
 const REFUSED_ONE_IN: u64 = 37;
 /// Input bytes of a record.
 const RECORD_BYTES: usize = 16;

@@ -8,7 +8,7 @@ use tidemill_types::SliceId;
 
 /// Blocks kept at most. Each is a few words; its rows went back to their own pool.
 const KEPT: usize = 1_024;
-/// Routings kept at most, those that rest, and how long the longest is: of so many rows.
+/// The most routings kept, those of them that rest, and the rows of the longest.
 const ROUTINGS_KEPT: usize = 32;
 const ROUTINGS_RESTING: usize = 8;
 const ROUTING_ROWS_MAX: usize = 1 << 16;

@@ -18,7 +18,7 @@ use tidemill_types::{ByteSize, StageIx};
 const EVERY_US: u64 = 50_000;
 /// The part of the budget that is filled when a job goes on.
 const RESTORED_SHARE: u64 = 4;
-/// And waits so many times as long as counting took.
+/// And waits this many times the time that counting took.
 const REST_PER_COUNT: u64 = 50;
 
 /// The memory of all states of a job.

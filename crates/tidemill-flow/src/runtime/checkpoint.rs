@@ -102,7 +102,7 @@ struct PendingCheckpoint {
     requests: VecDeque<CheckpointRequest>,
     /// Requests for a kept checkpoint: the name, and the channel for the reply.
     keeps: VecDeque<(String, KeepReply)>,
-    /// Nobody answers any more.
+    /// The thread has ended, and takes no requests.
     is_closed: bool,
 }
 

@@ -12,7 +12,7 @@ use arrow_select::concat::concat_batches;
 
 /// A batch with fewer rows is put together with others.
 const SMALL_ROWS: usize = 256;
-/// So many rows are not kept for more.
+/// Merged rows are sent from this number on.
 const TOGETHER_ROWS: usize = 1_024;
 
 /// Batches that wait for others of their cycle.

@@ -232,7 +232,7 @@ impl CommitState {
     }
 }
 
-/// Commits a cycle; while there is no room for it, waits. Its lane may write meanwhile.
+/// Commits a cycle, and waits while its disk is full. Its lane may write meanwhile.
 fn commit_sink(
     job: &Arc<Job>,
     stage: StageIx,

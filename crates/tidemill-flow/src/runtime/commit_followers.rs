@@ -25,7 +25,7 @@ mod tests;
 pub(crate) struct CommitFollowers {
     /// By stage; those that follow.
     sources: BTreeMap<StageIx, Arc<dyn SourceFactory>>,
-    /// The first cycle that is told.
+    /// The first cycle that is reported.
     first: Cycle,
     slices: Mutex<BTreeMap<SliceKey, FollowedSlice>>,
 }

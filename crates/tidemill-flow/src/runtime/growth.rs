@@ -33,7 +33,7 @@ const ASK_EVERY_SIMULATED: Duration = Duration::from_millis(5);
 pub(crate) struct SourceSlices(RwLock<Vec<Cycle>>);
 
 impl SourceSlices {
-    /// So many that are there from the first cycle on.
+    /// `count` slices that are there from the first cycle on.
     pub(crate) fn new(count: usize) -> Self {
         Self(RwLock::new(vec![Cycle::NONE; count]))
     }

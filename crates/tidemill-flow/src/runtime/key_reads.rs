@@ -156,7 +156,7 @@ struct RetriedKeys {
     count: Arc<AtomicU64>,
 }
 
-/// A key that is asked for: the prefix of its part, and its hash.
+/// A requested key: the prefix of its part, and its hash.
 type KeyLookup = (Vec<u8>, u64);
 
 /// The number of a row, as bytes, and its value.

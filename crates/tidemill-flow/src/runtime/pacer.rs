@@ -136,8 +136,8 @@ impl Pacer {
         self.stop_at(self.begun)
     }
 
-    /// Stops the job after a cycle, if it does not stop before; gives that back. Nobody waits until
-    /// the time of that cycle is up.
+    /// Stops the job after a cycle, unless it stops before; returns the last cycle. That cycle ends
+    /// at once, before its time is up.
     pub(crate) fn stop_at(&mut self, last: Cycle) -> Cycle {
         let last = *self.stop_after.get_or_insert(last);
         self.want(last);

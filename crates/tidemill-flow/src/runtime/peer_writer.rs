@@ -29,7 +29,7 @@ use zerocopy::IntoBytes;
 #[cfg(test)]
 mod tests;
 
-/// A call takes no more blocks once it has so many bytes.
+/// A call takes no more blocks from this many bytes on.
 const CALL_BYTES: usize = 1 << 20;
 /// Nor once there might be more pieces than these: a block that is sent by reference adds three.
 const CALL_PIECES: usize = 64;

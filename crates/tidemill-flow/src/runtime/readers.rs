@@ -28,7 +28,7 @@ pub(crate) struct Readers {
 #[derive(Default)]
 struct ReadQueue {
     waiting: VecDeque<ReadTask>,
-    /// Nobody reads any more.
+    /// The readers have ended.
     is_over: bool,
 }
 

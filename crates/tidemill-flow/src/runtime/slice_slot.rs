@@ -267,8 +267,7 @@ impl SavedSlice {
         Ok(state)
     }
 
-    /// An empty state that reads single keys when it is asked for them; none if all of it is to be
-    /// read.
+    /// An empty state that reads single keys on request; none if all of it is to be read.
     fn by_key(&self) -> Option<SliceState> {
         if !self.is_read_by_key() {
             return None;

@@ -20,7 +20,7 @@ const ROW: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperatorFault {
     pub(super) stage: usize,
-    /// After so many that did not, of all its lanes.
+    /// The number of calls before it, of all its lanes.
     after: u64,
     /// The part of its state and output that is done by then.
     done: CallEffect,

@@ -32,7 +32,7 @@ pub(crate) struct SinkFault {
     /// Its number; the dead letters' is the last.
     pub(super) sink: usize,
     call: SinkCall,
-    /// After so many that did not.
+    /// The number of calls before it.
     after: u64,
     done: CallEffect,
     /// So often in a row, and then no more; 0: for good.

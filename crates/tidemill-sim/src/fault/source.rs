@@ -21,7 +21,7 @@ pub(crate) enum SourceCall {
 pub(crate) struct SourceFault {
     pub(super) source: usize,
     asked: SourceCall,
-    /// After so many that did not, of all its slices.
+    /// The number of calls before it, of all its slices.
     after: u64,
     /// The slice is behind the records it read, though it could not return them.
     was_read: bool,

@@ -13,9 +13,9 @@ use tidemill_operators::{
     transform::transform,
 };
 
-/// One job in so many has byte records.
+/// One job in this many has byte records.
 const ONE_IN: u64 = 5;
-/// One record in so many is dropped by the stage that drops some.
+/// The filter drops one record in this many.
 const DROPPED_ONE_IN: u64 = 5;
 
 /// The random numbers for byte records.

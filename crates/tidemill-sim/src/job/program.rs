@@ -9,7 +9,7 @@ use tidemill_operators::custom::{
 };
 use tidemill_types::Micros;
 
-/// One value in so many is refused.
+/// One value in this many is refused.
 const REFUSED_ONE_IN: i64 = 17;
 /// The number of values in the state.
 const KEPT: usize = 3;

@@ -21,7 +21,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(200);
 /// anything to save: records may come in a second or in a week, and be gone from where they came
 /// from by then.
 const SILENCE_US: u64 = 200_000;
-/// A checkpoint that failed is tried again after so long.
+/// The pause after a failed checkpoint, in microseconds.
 const AGAIN_AFTER_US: u64 = 1_000_000;
 
 /// Runs the thread: makes a checkpoint at each interval and on request, until the job is over.
@@ -121,7 +121,7 @@ fn take_requests(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> 
     has_deleted
 }
 
-/// As [`take_requests`], while a checkpoint cannot be complete: nobody waits for it then.
+/// As [`take_requests`], while no checkpoint can be completed: requests to keep one fail.
 fn take_requests_meanwhile(
     checkpointer: &Checkpointer,
     checkpoints: &mut Checkpoints,

@@ -24,7 +24,7 @@ use tidemill_checkpoints::Checkpoints;
 use tidemill_env::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tidemill_types::{Cycle, SliceId, job::Every};
 
-/// A job that stops waits so long for its last checkpoint, in microseconds.
+/// The longest wait of a stopping job for its last checkpoint, in microseconds.
 const LAST_US: u64 = 3_000_000;
 
 /// When the slices of a job are saved by themselves.
@@ -42,7 +42,7 @@ pub(crate) struct Uncoordinated {
     openings: AtomicU64,
     /// The job is to stop, and does so at this time at the latest; [`u64::MAX`] if it goes on.
     stop_by_us: AtomicU64,
-    /// All of it is saved, or nobody waits for that any more.
+    /// All of it is saved, or the wait for that is over.
     is_left: AtomicBool,
 }
 
@@ -216,7 +216,7 @@ pub(crate) struct DueSlices {
     came_at: u64,
     /// Records came since.
     is_changed: bool,
-    /// By slice, since it was saved; empty if nobody counts them.
+    /// By slice, since it was saved; empty if records are not counted.
     records: Vec<u64>,
 }
 
