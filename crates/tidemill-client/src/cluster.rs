@@ -4,7 +4,7 @@
 //! ```text
 //! tend ─▶ overdue requests end their connection
 //!      ─▶ ended connections rest (backoff), then may be opened again
-//!      ─▶ metadata that are wanted are asked for, of any node that answers
+//!      ─▶ wanted metadata are requested from any node that answers
 //! ```
 //!
 //! Only [`Cluster::wait_any`], [`Cluster::wait_node`] and their callers wait. A producer and a
@@ -79,11 +79,11 @@ struct ClusterState {
 /// The progress of the next metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetadataRefresh {
-    /// Nobody wants any.
+    /// No metadata are wanted.
     Idle,
-    /// Somebody does, but not before this moment.
+    /// Metadata are wanted, but not before this moment.
     Wanted { not_before_us: u64 },
-    /// They are asked for.
+    /// A request for them is under way.
     UnderWay,
 }
 
@@ -91,12 +91,12 @@ enum MetadataRefresh {
 pub(crate) enum NodeRoute {
     /// Requests can be sent.
     Ready(Connection),
-    /// It is being connected to.
+    /// A connection is being made.
     Opening {
-        /// When another one is worth a try, on the monotonic clock.
+        /// The moment from which another node is worth a try, on the monotonic clock.
         until_us: u64,
     },
-    /// It has failed; it is left alone until this moment.
+    /// It has failed, and rests until this moment.
     Resting {
         /// On the monotonic clock.
         until_us: u64,
@@ -165,7 +165,7 @@ impl Cluster {
         self.inner.lock().random.next()
     }
 
-    /// Keeps metadata of a stream from now on, and asks for them.
+    /// Adds a stream to the metadata that are kept, and requests them.
     pub(crate) fn want(&self, stream: &str) {
         let mut state = self.inner.lock();
         if state.wanted.insert(stream.to_owned()) {
@@ -173,8 +173,8 @@ impl Cluster {
         }
     }
 
-    /// Asks for new metadata at the next [`Self::tend`], or a little later if they were just asked
-    /// for.
+    /// Requests new metadata at the next [`Self::tend`], or a little later if the last request was
+    /// just sent.
     pub(crate) fn refresh(&self) {
         let now_us = self.now_us();
         let mut state = self.inner.lock();
@@ -186,7 +186,7 @@ impl Cluster {
         state.refresh_soon(not_before_us);
     }
 
-    /// The way to a node; begins to connect if that is possible.
+    /// The route to a node; begins to connect if that is possible.
     pub(crate) fn route_to(&self, node: NodeId, now_us: u64) -> NodeRoute {
         let mut state = self.inner.lock();
         if state.closed {
@@ -239,7 +239,7 @@ impl Cluster {
         Connection::open(world, address, options, buffers, changed)
     }
 
-    /// See the module. Says when it wants to be called again.
+    /// Does the work that the module describes. Returns the moment for the next call.
     pub(crate) fn tend(&self, now_us: u64) -> Option<u64> {
         let connections: Vec<Connection> =
             self.inner.lock().slots().filter_map(|slot| slot.connection().cloned()).collect();
@@ -258,7 +258,7 @@ impl Cluster {
         [overdue_us, refresh_us].into_iter().flatten().min()
     }
 
-    /// Asks any node for the metadata that are wanted. Says when to try again.
+    /// Requests the wanted metadata from any node. Returns the moment for the next attempt.
     fn ask_metadata(&self, now_us: u64) -> Option<u64> {
         let connection = match self.route_to_any(now_us) {
             NodeRoute::Ready(connection) => connection,
@@ -379,7 +379,7 @@ impl Cluster {
         }
     }
 
-    /// Says that no answer came from where it was waited for: a node, or any of the cluster.
+    /// The error of a wait without an answer: from one node, or from any of the cluster.
     fn nobody(&self, waited_for: &[&NodeSlot]) -> CallError {
         let address = match waited_for {
             [slot] => slot.address().to_owned(),
@@ -388,7 +388,7 @@ impl Cluster {
         CallError::Unreachable { address, reason: "nobody answered in time".to_owned() }
     }
 
-    /// Learns where a node is that was just named: a coordinator. It may not be in the metadata
+    /// Notes the address of a coordinator that was just named. It may not be in the metadata
     /// yet, or be there with the address that it had before it was started again.
     pub(crate) fn learn(&self, id: NodeId, host: &str, port: i32) {
         let Ok(port) = u16::try_from(port) else { return };
@@ -437,7 +437,7 @@ impl ClusterCore {
         self.state.lock()
     }
 
-    /// Something has changed.
+    /// Notifies all waiting callers of a change.
     fn tell(inner: &Weak<Self>) {
         let Some(inner) = inner.upgrade() else { return };
         inner.lock().version += 1;
@@ -448,7 +448,7 @@ impl ClusterCore {
         }
     }
 
-    /// Lets nodes whose connections have ended rest.
+    /// Notes ended connections: their nodes rest.
     fn look_after(&self, state: &mut ClusterState, now_us: u64) {
         let ClusterState { seeds, nodes, random, .. } = state;
         for slot in seeds.iter_mut().chain(nodes.values_mut()) {

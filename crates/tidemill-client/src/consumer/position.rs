@@ -1,4 +1,4 @@
-//! Where a consumer is in a streamlet. Facts in, decisions out; no clock and no lock.
+//! The position of a consumer in a streamlet. Facts in, decisions out; no clock and no lock.
 
 use super::{ConsumeError, OutOfRange, Start, walk::WalkEnd};
 use crate::{Refusal, admin::OffsetAt};
@@ -14,11 +14,11 @@ const STREAMLET_BYTES_MAX: usize = 1 << 30;
 /// The phase of a streamlet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PositionPhase {
-    /// Where to begin is to be looked up.
+    /// The start is to be looked up.
     Starting(OffsetAt),
-    /// It is fetched from this offset on.
+    /// Fetching from this offset on.
     Fetching(i64),
-    /// It has come to an end that `poll` has told, or will.
+    /// It has stopped; `poll` returns the error once.
     Stopped,
 }
 
@@ -28,18 +28,18 @@ pub(super) struct Position {
     pub(super) streamlet: i32,
     pub(super) id: KafkaUuid,
     pub(super) phase: PositionPhase,
-    /// Changes when it is assigned anew: answers to earlier questions do not count then.
+    /// Changes with each assignment: answers to earlier requests do not count then.
     pub(super) epoch: u64,
     /// The offset after the last record that the user has taken; none before the first.
     pub(super) taken: Option<i64>,
     /// Bytes that wait to be taken.
     pub(super) buffered_bytes: usize,
-    /// Bytes to ask for.
+    /// The bytes to fetch.
     pub(super) bytes: usize,
     /// The end of the streamlet when it was last fetched; none before.
     pub(super) end: Option<i64>,
     failures: u32,
-    /// The first and the last moment of refusals in a row that are waited out for a while only.
+    /// The first and the last moment of a row of refusals that may be lasting.
     refused_us: Option<(u64, u64)>,
     pub(super) not_before_us: u64,
     /// Its obstacle; none once it was fetched again.
@@ -60,9 +60,9 @@ pub struct Obstacle {
 pub(super) enum PositionFault {
     /// Fetch again, later; with `refresh` the leader may be another one.
     Again { refresh: bool },
-    /// Where to go on is looked up.
+    /// Look the offset up again.
     Restart(OffsetAt),
-    /// It stops.
+    /// Stop.
     Stop(ConsumeError),
 }
 
@@ -101,7 +101,7 @@ impl Position {
         }
     }
 
-    /// The decision on an error code that was heard at `now_us`.
+    /// The decision on an error code that came at `now_us`.
     pub(super) fn refused(
         &mut self,
         refusal: Refusal,
@@ -194,7 +194,7 @@ impl Position {
         }))
     }
 
-    /// Notes a failure that passes.
+    /// Notes a temporary failure.
     pub(super) fn rest(&mut self, rest_until_us: impl FnOnce(u32) -> u64) {
         self.failures = self.failures.saturating_add(1);
         self.not_before_us = rest_until_us(self.failures);
@@ -206,7 +206,7 @@ impl Position {
         self.obstacle = Some(Obstacle { why: Arc::clone(why), since_us });
     }
 
-    /// Notes that all is well.
+    /// Notes a success.
     pub(super) fn good(&mut self) {
         self.failures = 0;
         self.refused_us = None;

@@ -47,10 +47,10 @@ struct OpenChunk {
     reserved: usize,
 }
 
-/// When something can be sent.
+/// The moment at which the next chunk can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// When something else happens: a record, or an answer.
+    /// After the next record or answer.
     Idle,
     /// At this moment.
     At(u64),
@@ -67,14 +67,14 @@ pub(super) enum Appended {
     NoRoom,
 }
 
-/// Why nothing is given out to be sent.
+/// The reason that no chunk is given out to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotNow {
     /// Nothing is ready.
     NotReady,
     /// The next chunk is longer than the room in the request.
     TooLong,
-    /// A producer id is needed that is not this one.
+    /// Another producer id than this one is needed.
     NeedsIdentity(Option<ProducerIdentity>),
 }
 
@@ -90,7 +90,7 @@ pub(super) struct ChunkQueue {
     /// A number was given out that the log may not have. Chunks without a number get one of another
     /// identity, once the outcome of all with a number is known.
     gap: bool,
-    /// The log takes no more under this identity: go on under another once nothing is under way.
+    /// The log refuses this identity: another one follows once no chunk is under way.
     renew: bool,
     failures: u32,
     not_before_us: u64,
@@ -189,7 +189,7 @@ impl ChunkQueue {
         self.next_serial
     }
 
-    /// Ends the open chunk. Returns whether there was something in it.
+    /// Closes the open chunk. True if it had a record.
     pub(super) fn close(&mut self) -> bool {
         let Some(open) = &mut self.open else { return false };
         let records = open.builder.record_count().unsigned_abs();
@@ -202,14 +202,14 @@ impl ChunkQueue {
         true
     }
 
-    /// Memory for the next chunk, of one that is not needed any more.
+    /// Takes the memory of a finished chunk for the next one.
     pub(super) fn give_memory(&mut self, memory: Vec<u8>) {
         if let Some(open) = &mut self.open {
             open.builder.give_back(memory);
         }
     }
 
-    /// Lets go of memory that waits for records, if there are none.
+    /// Frees the memory of the open chunk, if it has no records.
     pub(super) fn rest(&mut self) {
         if self.is_between_chunks() && self.open.as_ref().is_none_or(|it| it.reserved == 0) {
             self.open = None;
@@ -225,7 +225,7 @@ impl ChunkQueue {
             || self.in_flight.iter().any(|it| it.attempts > 1)
     }
 
-    /// When something can be sent.
+    /// The moment at which the next chunk can be sent.
     pub(super) fn readiness(&self, now_us: u64) -> Readiness {
         let open = self.open.as_ref().filter(|it| !it.builder.is_empty());
         if self.closed.is_empty() && open.is_none()

@@ -242,7 +242,7 @@ fn lose(file: &mut FileData, random: &mut Random) {
     file.data.clone_from(&file.durable);
 }
 
-/// Counts down to the operation that must fail; whether this is the one.
+/// Counts down to the operation that must fail. True if this is the one.
 fn is_the_one(left: &mut Option<u64>) -> bool {
     let is_it = *left == Some(0);
     *left = left.and_then(|left| left.checked_sub(1));
