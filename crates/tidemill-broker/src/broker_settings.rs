@@ -7,6 +7,7 @@ use crate::{
     settings::{BrokerSettings, Limits},
     topic_settings::{Defaults, Kind, TopicSetting},
 };
+use std::collections::BTreeSet;
 
 /// A setting of the broker.
 pub(crate) struct BrokerSetting {
@@ -150,33 +151,36 @@ pub(crate) struct Shown {
     pub(crate) kind: Kind,
     pub(crate) doc: &'static str,
     pub(crate) value: String,
-    /// What it is where nothing is said.
+    /// The value that it has if nobody sets it.
     pub(crate) default: String,
+    /// True if the operator set it, be it to its default.
+    pub(crate) is_set: bool,
 }
 
 /// What topics have that do not say otherwise, under the broker's name for it.
-pub(crate) fn topic_default(setting: &TopicSetting, defaults: &Defaults) -> Option<Shown> {
-    Some(Shown {
-        name: setting.of_broker?,
-        kind: setting.kind,
-        doc: setting.doc,
-        value: defaults.value(setting),
-        default: Defaults::built_in().value(setting),
-    })
+pub(crate) fn topic_default(
+    setting: &TopicSetting,
+    defaults: &Defaults,
+    stated: &BTreeSet<&'static str>,
+) -> Option<Shown> {
+    let name = setting.of_broker?;
+    let (value, default) = (defaults.value(setting), Defaults::built_in().value(setting));
+    let is_set = value != default || stated.contains(name);
+    Some(Shown { name, kind: setting.kind, doc: setting.doc, value, default, is_set })
 }
 
 /// All settings of the broker, by name.
 pub(crate) fn all(settings: &BrokerSettings, defaults: &Defaults) -> Vec<Shown> {
     let built_in = BrokerSettings::default();
-    let own = BROKER_SETTINGS.iter().map(|it| Shown {
-        name: it.name,
-        kind: it.kind,
-        doc: it.doc,
-        value: (it.get)(settings),
-        default: (it.get)(&built_in),
+    let own = BROKER_SETTINGS.iter().map(|it| {
+        let (value, default) = ((it.get)(settings), (it.get)(&built_in));
+        let stated = if it.name == "broker.id" { "node.id" } else { it.name };
+        let is_set = value != default || settings.stated.contains(stated);
+        Shown { name: it.name, kind: it.kind, doc: it.doc, value, default, is_set }
     });
-    let of_topics =
-        crate::topic_settings::TOPIC_SETTINGS.iter().filter_map(|it| topic_default(it, defaults));
+    let of_topics = crate::topic_settings::TOPIC_SETTINGS
+        .iter()
+        .filter_map(|it| topic_default(it, defaults, &settings.stated));
     let mut all: Vec<Shown> = own.chain(of_topics).collect();
     all.sort_by_key(|it| it.name);
     all

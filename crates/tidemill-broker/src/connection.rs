@@ -18,6 +18,7 @@ use crate::{
     frame::{Charge, FrameError, Frames, patience},
     handler::fetch::Fetching,
     outbox::Outbox,
+    requests::{Effect, RequestKind},
     server::asked,
 };
 use bytes::Bytes;
@@ -194,7 +195,8 @@ impl Connection {
         let head = RequestHead::read(&mut body).map_err(End::Head)?;
         self.broker.counts.requests.fetch_add(1, Ordering::Relaxed);
         let charge = Mutex::new(charge);
-        let again = api::only_looks(head.key).then(|| body.clone());
+        let reads = RequestKind::of(head.key).is_some_and(|it| it.effect == Effect::Reads);
+        let again = reads.then(|| body.clone());
         let begun = self.begin(&head, body, &charge, stopped).await?;
         let charge = charge.into_inner().unwrap_or_else(PoisonError::into_inner);
         match begun {

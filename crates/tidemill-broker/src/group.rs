@@ -7,7 +7,7 @@
 //!              └─▶ offsets, what is committed and what open transactions hold
 //! ```
 //!
-//! Read in this order: [`member`], [`machine`], `join`, `sync`, `rebalance`, [`offsets`],
+//! Read in this order: [`member`], [`machine`], `subscription`, `join`, `sync`, `rebalance`, [`offsets`],
 //! [`registry`].
 //!
 //! Invariant: what is in memory of offsets is what is stored of them; it changes when the store has
@@ -20,6 +20,7 @@ mod notice;
 pub(crate) mod offsets;
 mod rebalance;
 pub(crate) mod registry;
+mod subscription;
 pub(crate) mod sync;
 #[cfg(test)]
 mod tests;

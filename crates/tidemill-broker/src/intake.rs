@@ -20,7 +20,7 @@ use tidemill_log::AppendError;
 use tidemill_wire::{
     chunk::{ChunkHead, Codec, stamp_append_time, stamp_max_time},
     kafka::ErrorCode,
-    records::{RecordsError, RecordsLimit, RecordsSeen, check_records},
+    records::{RecordsError, RecordsLimit, RecordsSeen, check_records_and_keys},
 };
 use tokio::sync::Semaphore;
 
@@ -32,6 +32,9 @@ const LITTLE_BYTES: usize = 2 << 20;
 const LOOKS_MAX: usize = 32;
 /// The room that a chunk gets which needs more, before it gets all there is.
 const MUCH_BYTES: usize = 32 << 20;
+
+/// Records at fault that the answer to one produce request names, at most.
+pub(crate) const RECORD_ERRORS_MAX: usize = 10_000;
 
 /// A chunk that may be appended.
 #[derive(Debug)]
@@ -71,13 +74,19 @@ impl Inflating {
     }
 
     /// Looks at records that do not fit into [`LITTLE_BYTES`].
-    async fn check(&self, chunk: &Bytes, head: &ChunkHead) -> Result<RecordsSeen, RecordsError> {
+    async fn check(
+        &self,
+        chunk: &Bytes,
+        head: &ChunkHead,
+        keyless_max: usize,
+    ) -> Result<(RecordsSeen, Vec<u32>), RecordsError> {
         let mut room_bytes = MUCH_BYTES.min(self.limit_bytes);
         loop {
             let (chunk, head) = (chunk.clone(), head.clone());
-            let seen =
-                run_with(&self.room, mib(room_bytes), move || look(&chunk, &head, room_bytes))
-                    .await;
+            let seen = run_with(&self.room, mib(room_bytes), move || {
+                look(&chunk, &head, room_bytes, keyless_max)
+            })
+            .await;
             match seen {
                 Err(RecordsError::TooLarge { .. }) if room_bytes < self.limit_bytes => {
                     room_bytes = self.limit_bytes;
@@ -163,9 +172,14 @@ fn mib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX).clamp(1, 1 << 20)
 }
 
-fn look(chunk: &[u8], head: &ChunkHead, inflated: usize) -> Result<RecordsSeen, RecordsError> {
+fn look(
+    chunk: &[u8],
+    head: &ChunkHead,
+    inflated: usize,
+    keyless_max: usize,
+) -> Result<(RecordsSeen, Vec<u32>), RecordsError> {
     let limit = RecordsLimit { inflated_bytes_max: inflated, record_bytes_max: usize::MAX };
-    check_records(chunk, head, limit)
+    check_records_and_keys(chunk, head, limit, keyless_max)
 }
 
 /// Checks a chunk that came in a produce request of this version. `is_whole`: it is most of the
@@ -182,16 +196,18 @@ pub(crate) async fn check(
         return Ok(Checked { head, chunk, is_whole });
     }
     let limit_bytes = broker.inflating.limit_bytes;
-    let seen = match look(&chunk, &head, LITTLE_BYTES.min(limit_bytes)) {
+    let wants_keys = live.keyed.load(Ordering::Relaxed);
+    let keyless_max = if wants_keys { RECORD_ERRORS_MAX } else { 0 };
+    let seen = match look(&chunk, &head, LITTLE_BYTES.min(limit_bytes), keyless_max) {
         Err(RecordsError::TooLarge { .. }) if LITTLE_BYTES < limit_bytes => {
-            broker.inflating.check(&chunk, &head).await
+            broker.inflating.check(&chunk, &head, keyless_max).await
         }
         seen => seen,
     };
-    let seen = seen.map_err(|error| Refusal::from(&error))?;
-    if seen.has_keyless && live.keyed.load(Ordering::Relaxed) {
+    let (seen, keyless) = seen.map_err(|error| Refusal::from(&error))?;
+    if seen.has_keyless && wants_keys {
         let why = "a record has no key, and the topic's cleanup.policy has compact";
-        return Err(Refusal::with(ErrorCode::InvalidRecord, &why));
+        return Err(Refusal::with(ErrorCode::InvalidRecord, &why).of_records(keyless));
     }
     let latest_ms = seen.max_timestamp_ms;
     if latest_ms == head.max_timestamp_ms {

@@ -37,6 +37,7 @@ use std::sync::{
 };
 use tidemill_env::World;
 use tidemill_log::{Append, AppendError, AppendOptions, OnDurable, ReadError, Streamlet};
+use tidemill_types::LeaderEpoch;
 use tidemill_wire::{
     chunk::ChunkHead,
     kafka::{ErrorCode, KafkaString},
@@ -57,6 +58,20 @@ pub(crate) use readers::Readable;
 
 /// The first version of produce requests whose partitions are added to the transaction by them.
 pub(crate) const ADDS_FROM_VERSION: i16 = 12;
+/// The epoch of every leadership: this node leads all partitions, and has from the first record on.
+pub(crate) const FIRST_LEADER_EPOCH: LeaderEpoch = LeaderEpoch(0);
+
+/// Checks the leader epoch that a client knows, below 0 if it knows none.
+///
+/// # Errors
+/// The client knows of a later leader than this node does.
+pub(crate) fn check_leader_epoch(known: i32) -> Result<(), ErrorCode> {
+    if LeaderEpoch(known) > FIRST_LEADER_EPOCH {
+        return Err(ErrorCode::UnknownLeaderEpoch);
+    }
+    Ok(())
+}
+
 /// [`Partition::first_unstable`] before it is known.
 const UNKNOWN: i64 = i64::MIN;
 

@@ -16,17 +16,25 @@ const REASON_CHARS_MAX: usize = 1_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: ErrorCode,
-    /// What newer clients are told beside the code.
+    /// The reason, which newer clients are told beside the code.
     pub(crate) message: Option<String>,
+    /// The records of a batch at fault, counted from 0 (KIP-467). Empty if the batch as a whole is
+    /// at fault.
+    pub(crate) records: Vec<u32>,
 }
 
 impl Refusal {
     pub(crate) fn of(code: ErrorCode) -> Self {
-        Self { code, message: None }
+        Self { code, message: None, records: Vec::new() }
     }
 
     pub(crate) fn with(code: ErrorCode, why: &impl ToString) -> Self {
-        Self { code, message: Some(why.to_string()) }
+        Self { code, message: Some(why.to_string()), records: Vec::new() }
+    }
+
+    /// Names the records at fault.
+    pub(crate) fn of_records(self, records: Vec<u32>) -> Self {
+        Self { records, ..self }
     }
 
     /// The reason, as it is sent.
@@ -83,7 +91,15 @@ impl From<&RecordsError> for Refusal {
             | RecordsError::Attributes(_) => ErrorCode::InvalidRecord,
             RecordsError::Codec(_) => ErrorCode::UnsupportedCompressionType,
         };
-        Self::with(code, error)
+        let at_fault = match error {
+            RecordsError::Damaged { record, .. } | RecordsError::OutOfOrder { record, .. } => {
+                Some(*record)
+            }
+            _ => None,
+        };
+        // Clients take a record that is named for invalid, whatever the code says.
+        let named = at_fault.filter(|_| code == ErrorCode::InvalidRecord);
+        Self::with(code, error).of_records(named.into_iter().collect())
     }
 }
 

@@ -17,10 +17,7 @@
 //! Invariant: a slot that is not due has an interest that has not fired. One with an error is
 //! looked at, and told of, with every request: its cause may be gone by then.
 
-use crate::{
-    fetch_answer::{PartitionAnswer, TopicAnswer},
-    topic::Topic,
-};
+use crate::fetch_answer::{PartitionAnswer, TopicAnswer};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
@@ -32,7 +29,7 @@ mod kept;
 mod slot;
 
 pub(crate) use kept::Sessions;
-pub(crate) use slot::{Asked, Place, missing};
+pub(crate) use slot::{Asked, FetchTopic, Place, missing};
 use slot::{Slot, partition_of};
 
 #[cfg(test)]
@@ -169,7 +166,7 @@ impl Session {
     pub(crate) fn ask(
         &mut self,
         (id, name): (KafkaUuid, &KafkaString),
-        topic: Result<&Topic, ErrorCode>,
+        topic: Result<&FetchTopic, ErrorCode>,
         asked: impl Iterator<Item = (i32, Asked)>,
     ) {
         let mut asked = asked.peekable();
@@ -212,7 +209,7 @@ impl Session {
     /// `is_name` says whether there is a topic of a name.
     pub(crate) fn mend(
         &mut self,
-        find: impl Fn(&Place) -> Result<Arc<Topic>, ErrorCode>,
+        find: impl Fn(&Place) -> Result<FetchTopic, ErrorCode>,
         is_name: impl Fn(&str) -> bool,
     ) {
         for id in std::mem::take(&mut self.failed) {

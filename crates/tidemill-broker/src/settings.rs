@@ -3,7 +3,7 @@
 mod groups;
 
 pub use groups::GroupSettings;
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr};
 use tidemill_types::ByteSize;
 
 /// Settings of a broker.
@@ -28,6 +28,10 @@ pub struct BrokerSettings {
     /// Whether the records in each batch are looked at before it is stored, not its head and
     /// checksum alone; compressed ones are inflated for it. Default true.
     pub check_records: bool,
+    /// The settings that the operator set, by the names under which DescribeConfigs shows them. It
+    /// tells their source as `STATIC_BROKER_CONFIG`, and that of others as `DEFAULT_CONFIG` unless
+    /// their value is not the default one. Default none.
+    pub stated: BTreeSet<&'static str>,
     /// Consumer groups.
     pub groups: GroupSettings,
     /// Bounds.
@@ -124,6 +128,7 @@ impl Default for BrokerSettings {
             auto_create: true,
             partitions: 1,
             check_records: true,
+            stated: BTreeSet::new(),
             groups: GroupSettings::default(),
             limits: Limits::default(),
         }

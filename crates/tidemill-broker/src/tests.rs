@@ -16,6 +16,7 @@ mod fetch;
 mod groups;
 mod hostile;
 mod idempotence;
+mod internal_topics;
 mod produce;
 mod repeats;
 mod resets;

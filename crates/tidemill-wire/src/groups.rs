@@ -14,6 +14,7 @@
 //! holds. Entries are postcard; fields are only ever added at the end.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 #[cfg(test)]
 mod tests;
@@ -177,28 +178,97 @@ impl OffsetKey {
     }
 }
 
-/// The topics that a consumer says it reads, in the metadata with which it joins a group. None:
-/// the bytes are no such metadata, as with members that are no consumers.
+/// The metadata with which a consumer joins a group (`ConsumerProtocolSubscription`), as far as it
+/// decides an assignment. A consumer's account of its own past, the partitions it owned and their
+/// generation, is left out.
 ///
 /// ```text
-/// version i16 │ count i32 │ topics: length i16, name │ fields that are not read here
+/// version i16 │ count i32 │ topics: length i16, name │ user data: length i32 (-1: none), bytes
+///      from 1 │ count i32 │ owned partitions: topic, count i32, numbers i32
+///      from 2 │ generation i32
+///      from 3 │ rack: length i16 (-1: none), name
 /// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription<'a> {
+    /// The topics, each once.
+    pub topics: BTreeSet<&'a str>,
+    /// The bytes that the assignor of the consumer added for the assignor of the leader.
+    pub user_data: Option<&'a [u8]>,
+    /// The rack of the consumer.
+    pub rack: Option<&'a str>,
+    /// The fields of versions after 3.
+    pub later_fields: &'a [u8],
+}
+
+impl<'a> Subscription<'a> {
+    /// Reads a consumer's metadata. None: the bytes are no such metadata.
+    #[must_use]
+    pub fn read(metadata: &'a [u8]) -> Option<Self> {
+        let (version, rest) = metadata.split_first_chunk::<2>()?;
+        let version = i16::from_be_bytes(*version);
+        let (topics, mut rest) = take_topics(version, rest)?;
+        let user_data = take_bytes(&mut rest)?;
+        if version >= 1 {
+            for _ in 0..take_count(&mut rest)? {
+                take_text(&mut rest)??;
+                let partitions = usize::try_from(take_count(&mut rest)?).ok()?;
+                rest = rest.get(partitions.checked_mul(4)?..)?;
+            }
+        }
+        if version >= 2 {
+            rest = rest.get(4..)?;
+        }
+        let rack = if version >= 3 { take_text(&mut rest)? } else { None };
+        let topics = topics.into_iter().collect();
+        Some(Self { topics, user_data, rack, later_fields: rest })
+    }
+}
+
+/// The topics of a consumer's metadata (see [`Subscription`]). None: the bytes do not begin as such
+/// metadata does.
 #[must_use]
 pub fn subscribed_topics(metadata: &[u8]) -> Option<Vec<String>> {
     let (version, rest) = metadata.split_first_chunk::<2>()?;
-    let (count, mut rest) = rest.split_first_chunk::<4>()?;
-    let count = usize::try_from(i32::from_be_bytes(*count)).ok()?;
+    let (topics, _) = take_topics(i16::from_be_bytes(*version), rest)?;
+    Some(topics.into_iter().map(str::to_owned).collect())
+}
+
+/// Reads a list of topics, and returns the bytes after it too.
+fn take_topics(version: i16, mut rest: &[u8]) -> Option<(Vec<&str>, &[u8])> {
+    let count = usize::try_from(take_count(&mut rest)?).ok()?;
     // Each name has at least its length.
-    if i16::from_be_bytes(*version) < 0 || count > rest.len() / 2 {
+    if version < 0 || count > rest.len() / 2 {
         return None;
     }
     let mut topics = Vec::with_capacity(count);
     for _ in 0..count {
-        let (length, after) = rest.split_first_chunk::<2>()?;
-        let length = usize::try_from(i16::from_be_bytes(*length)).ok()?;
-        let (name, after) = after.split_at_checked(length)?;
-        topics.push(str::from_utf8(name).ok()?.to_owned());
-        rest = after;
+        topics.push(take_text(&mut rest)??);
     }
-    Some(topics)
+    Some((topics, rest))
+}
+
+fn take_count(rest: &mut &[u8]) -> Option<u32> {
+    let (count, after) = rest.split_first_chunk::<4>()?;
+    *rest = after;
+    u32::try_from(i32::from_be_bytes(*count)).ok()
+}
+
+/// Reads a text with its length. `Some(None)`: it is null.
+fn take_text<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a str>> {
+    let (length, after) = rest.split_first_chunk::<2>()?;
+    *rest = after;
+    let Ok(length) = usize::try_from(i16::from_be_bytes(*length)) else { return Some(None) };
+    let (text, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(Some(str::from_utf8(text).ok()?))
+}
+
+/// Reads bytes with their length. `Some(None)`: they are null.
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let (length, after) = rest.split_first_chunk::<4>()?;
+    *rest = after;
+    let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else { return Some(None) };
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(Some(bytes))
 }

@@ -35,7 +35,7 @@ mod time_search;
 mod varint;
 
 pub use builder::{ChunkBuilder, Compression, Origin, RecordRefused};
-pub use check::{RecordsLimit, RecordsSeen, check_records};
+pub use check::{RecordsLimit, RecordsSeen, check_records, check_records_and_keys};
 pub use inflater::inflate;
 pub use marker::{Marker, control_marker, read_control};
 pub use reader::Records;

@@ -8,7 +8,8 @@
 //! A produce request is mostly chunks, which are not read into smaller things: what else is in it is
 //! counted before it is read.
 
-use tidemill_wire::kafka::{ApiKey, ProduceCounts, count_produce};
+use crate::requests::{RequestKind, SizeClass};
+use tidemill_wire::kafka::{ProduceCounts, count_produce};
 
 #[cfg(test)]
 mod tests;
@@ -46,34 +47,22 @@ pub(super) enum Unread {
 }
 
 impl Kind {
-    fn is_produce(self) -> bool {
-        self.0 == ApiKey::Produce as i16
-    }
-
-    fn is_names(self) -> bool {
-        const NAMES: [ApiKey; 7] = [
-            ApiKey::FindCoordinator,
-            ApiKey::DescribeGroups,
-            ApiKey::ListGroups,
-            ApiKey::DeleteGroups,
-            ApiKey::DeleteTopics,
-            ApiKey::DescribeTransactions,
-            ApiKey::ListTransactions,
-        ];
-        NAMES.iter().any(|it| *it as i16 == self.0)
+    /// The size class of a request of this kind. One that is not answered is a plain one.
+    fn size(self) -> SizeClass {
+        RequestKind::of(self.0).map_or(SizeClass::Plain, |it| it.size)
     }
 
     /// Bytes of memory for each byte of one that is not short, chunks aside.
     fn factor(self) -> usize {
-        if self.is_names() { NAMES_FACTOR } else { PLAIN_FACTOR }
+        if self.size() == SizeClass::Names { NAMES_FACTOR } else { PLAIN_FACTOR }
     }
 
     /// The most bytes of one, with a budget of so many; no bound of its own, if none.
     pub(super) fn bytes_max(self, budget_bytes: usize) -> Option<usize> {
-        let max = match self {
-            it if it.is_produce() => return None,
-            it if it.is_names() => NAMES_BYTES_MAX,
-            _ => PLAIN_BYTES_MAX,
+        let max = match self.size() {
+            SizeClass::Chunks => return None,
+            SizeClass::Names => NAMES_BYTES_MAX,
+            SizeClass::Plain => PLAIN_BYTES_MAX,
         };
         let beyond = budget_bytes.saturating_mul(BEYOND_FACTOR) / self.factor();
         Some(max.min(beyond.max(CHEAP_BYTES)))
@@ -86,7 +75,7 @@ impl Kind {
         budget_bytes: usize,
     ) -> Result<usize, Unread> {
         let length = content.len();
-        if !self.is_produce() {
+        if self.size() != SizeClass::Chunks {
             let factor = if length <= CHEAP_BYTES { 1 } else { self.factor() };
             return Ok(length * factor);
         }

@@ -4,6 +4,7 @@ use super::{
     machine::{Decision, Group, State},
     member::{JoinAnswer, Member, Ticket, protocols_bytes},
     notice::Why,
+    subscription::same_protocols,
 };
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -46,7 +47,7 @@ impl Group {
             Err((ErrorCode::GroupMaxSizeReached, String::new()))
         } else if self.state == State::Dead {
             Err((ErrorCode::CoordinatorNotAvailable, member_id))
-        } else if !self.is_compatible(&join.protocol_type, &join.protocols) {
+        } else if !self.is_compatible(&join) {
             Err((ErrorCode::InconsistentGroupProtocol, member_id))
         } else if member_id.is_empty() {
             self.join_without_id(now_ms, join)
@@ -63,10 +64,7 @@ impl Group {
     /// others joined before them that there is no room any more.
     fn has_room(&self, join: &Join) -> bool {
         let max = self.rules.members_max;
-        let current = match &join.instance {
-            Some(instance) => self.instances.get(instance).and_then(|id| self.members.get(id)),
-            None => self.members.get(&join.member_id),
-        };
+        let current = self.current_member(join);
         let bytes = self.bytes - current.map_or(0, Member::bytes);
         if bytes + protocols_bytes(&join.protocols) > self.rules.bytes_max {
             return false;
@@ -78,6 +76,31 @@ impl Group {
             }
             State::Completing | State::Stable => current.is_some() || self.members.len() < max,
         }
+    }
+
+    /// The member whose place a request would take: the static one of its instance id, else the one
+    /// of its member id.
+    fn current_member(&self, join: &Join) -> Option<&Member> {
+        match &join.instance {
+            Some(instance) => self.instances.get(instance).and_then(|id| self.members.get(id)),
+            None => self.members.get(&join.member_id),
+        }
+    }
+
+    /// True if a member with these protocols can be in one group with the others. The member whose
+    /// place it takes has no say: alone in its group, a member may come back with other protocols.
+    fn is_compatible(&self, join: &Join) -> bool {
+        let current = self.current_member(join);
+        let others = self.members.len() - usize::from(current.is_some());
+        if others == 0 {
+            return !join.protocol_type.is_empty() && !join.protocols.is_empty();
+        }
+        let all_know = |name: &str| {
+            let by_current = current.is_some_and(|it| it.knows(name));
+            self.known.get(name).map_or(0, |it| it - usize::from(by_current)) == others
+        };
+        self.protocol_type() == Some(join.protocol_type.as_str())
+            && join.protocols.iter().any(|(name, _)| all_know(name))
     }
 
     /// Removes whoever has this id, who is told so by the answer that is due to it.
@@ -122,12 +145,13 @@ impl Group {
         self.check_member(&id, join.instance.as_deref())?;
         let member = self.members.get(&id).ok_or(ErrorCode::UnknownMemberId)?;
         let is_leader = self.leader.as_ref() == Some(&id);
-        let as_before = member.protocols == join.protocols;
+        let as_before = member.protocols == join.protocols
+            && self.protocol_type() == Some(join.protocol_type.as_str());
         match self.state {
             State::Preparing(_) => self.update(now_ms, &id, join),
             // Its last answer may have been lost, or it only asks what there is.
-            State::Completing if as_before => self.tell(now_ms, join.ticket, &id),
-            State::Stable if as_before && !is_leader => self.tell(now_ms, join.ticket, &id),
+            State::Completing if as_before => self.tell(now_ms, &join, &id),
+            State::Stable if as_before && !is_leader => self.tell(now_ms, &join, &id),
             // A leader that joins again has seen something that the others have not.
             State::Completing | State::Stable => self.update(now_ms, &id, join),
             State::Empty | State::Dead => return Err(ErrorCode::UnknownMemberId),
@@ -177,7 +201,12 @@ impl Group {
             let answer = JoinAnswer::refused(ErrorCode::RebalanceInProgress, id);
             self.decide(Decision::Joined(earlier, answer));
         }
+        if self.members.is_empty() {
+            self.protocol_type = Some(join.protocol_type);
+        }
         member.may_skip = join.may_skip;
+        member.client_id = join.client_id;
+        member.client_host = join.client_host;
         member.protocols = join.protocols;
         member.session_ms = join.session_ms;
         member.rebalance_ms = join.rebalance_ms;
@@ -186,9 +215,16 @@ impl Group {
 
     /// A static member comes back without its id: it was restarted. It takes the place of what it
     /// was, under a new id, and its former self is fenced. (KIP-345.)
+    ///
+    /// The generation stays only if the leader would assign the same again. Else all members join
+    /// again: the leader has assigned by the former subscription. (Apache Kafka compares the chosen
+    /// protocol alone: KAFKA-12759.)
     fn come_back(&mut self, now_ms: u64, old_id: &str, join: Join) {
         let old_leader = self.leader.clone().unwrap_or_default();
         let Some(mut member) = self.take_out(old_id) else { return };
+        let protocol_type = join.protocol_type.as_str();
+        let is_unchanged = self.protocol_type() == Some(protocol_type)
+            && same_protocols(protocol_type, &member.protocols, &join.protocols);
         if let Some(ticket) = member.join.take() {
             let answer = JoinAnswer::refused(ErrorCode::FencedInstanceId, old_id);
             self.decide(Decision::Joined(ticket, answer));
@@ -206,7 +242,7 @@ impl Group {
         self.rejoin(&id, join);
         self.heard_of(&id, now_ms);
         match self.state {
-            State::Stable if self.vote() == self.protocol => {
+            State::Stable if is_unchanged && self.vote() == self.protocol => {
                 // What it is assigned does not change, so nobody else need notice. An answer
                 // before the new id is stored would fence it if the node fell.
                 let leader = if may_skip { id.clone() } else { old_leader };
@@ -247,9 +283,14 @@ impl Group {
     }
 
     /// Tells a member the current generation.
-    fn tell(&mut self, now_ms: u64, ticket: Ticket, id: &str) {
+    fn tell(&mut self, now_ms: u64, join: &Join, id: &str) {
+        if let Some(member) = self.members.get_mut(id) {
+            // Times are the member's own affair: no assignment depends on them.
+            member.session_ms = join.session_ms;
+            member.rebalance_ms = join.rebalance_ms;
+        }
         let answer = self.current(id);
-        self.decide(Decision::Joined(ticket, answer));
+        self.decide(Decision::Joined(join.ticket, answer));
         self.heard_of(id, now_ms);
     }
 

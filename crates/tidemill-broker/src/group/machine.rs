@@ -32,8 +32,8 @@ use tidemill_wire::{
     kafka::ErrorCode,
 };
 
-/// What kind of members read topics.
-const CONSUMER: &str = "consumer";
+/// The protocol type of groups whose members read topics.
+pub(super) const CONSUMER: &str = "consumer";
 
 /// Bounds and times that hold for every group.
 #[derive(Clone, Copy, Debug)]
@@ -356,16 +356,6 @@ impl Group {
     /// Longest time that a member wants for joining again.
     pub(super) fn rebalance_ms(&self) -> u64 {
         self.members.values().map(|it| it.rebalance_ms).max().unwrap_or(0)
-    }
-
-    /// Whether a member with these protocols can be in one group with the others.
-    pub(super) fn is_compatible(&self, protocol_type: &str, protocols: &[(String, Bytes)]) -> bool {
-        if self.members.is_empty() {
-            return !protocol_type.is_empty() && !protocols.is_empty();
-        }
-        let all = self.members.len();
-        let known = |name: &String| self.known.get(name) == Some(&all);
-        self.protocol_type() == Some(protocol_type) && protocols.iter().any(|(name, _)| known(name))
     }
 
     /// Whether this is who it says, and in this group.

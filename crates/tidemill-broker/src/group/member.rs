@@ -91,6 +91,11 @@ impl Member {
         known.map_or_else(Bytes::new, |(_, metadata)| metadata.clone())
     }
 
+    /// True if it knows a protocol of this name.
+    pub(crate) fn knows(&self, protocol: &str) -> bool {
+        self.protocols.iter().any(|(name, _)| name == protocol)
+    }
+
     /// Bytes that it costs.
     pub(crate) fn bytes(&self) -> usize {
         let names = self.id.len() + self.instance.as_ref().map_or(0, String::len);

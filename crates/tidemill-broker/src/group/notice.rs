@@ -36,7 +36,7 @@ impl fmt::Display for Why {
         f.write_str(match self {
             Self::Joined => "a member joined",
             Self::JoinedAgain => "a member joined again",
-            Self::CameBack => "a static member came back with other protocols",
+            Self::CameBack => "a static member came back with another subscription",
             Self::Left => "it left",
             Self::SessionEnded => "nothing was heard of it for its session timeout",
             Self::DidNotJoin => "it did not join again within the rebalance timeout",

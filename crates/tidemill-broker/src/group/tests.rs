@@ -95,6 +95,11 @@ impl Stage {
     }
 
     pub(super) fn join(&mut self, asking: Asking) -> Ticket {
+        self.join_by(asking, |join| join)
+    }
+
+    /// Joins with something changed in the request.
+    pub(super) fn join_by(&mut self, asking: Asking, change: impl FnOnce(Join) -> Join) -> Ticket {
         let ticket = self.ticket("join");
         self.next_id += 1;
         let protocol = |(name, metadata): (&str, &'static str)| {
@@ -114,7 +119,7 @@ impl Stage {
             needs_known_id: asking.needs_known_id,
             may_skip: asking.may_skip,
         };
-        self.group.join(self.now_ms, join);
+        self.group.join(self.now_ms, change(join));
         self.take();
         ticket
     }

@@ -1,11 +1,20 @@
 //! The cluster: one node, which leads everything.
 
-use crate::api::Context;
+use crate::{api::Context, partition::FIRST_LEADER_EPOCH};
 use tidemill_wire::kafka::{
-    ErrorCode,
-    message::{DescribeClusterBroker, DescribeClusterRequestData, DescribeClusterResponseData},
+    ErrorCode, KafkaString,
+    message::{
+        DescribeClusterBroker, DescribeClusterRequestData, DescribeClusterResponseData,
+        DescribeQuorumRequestData, DescribeQuorumResponseData,
+        describe_quorum_response::{Listener, Node, PartitionData, ReplicaState, TopicData},
+    },
     text,
 };
+
+/// The topic by which clients ask for the quorum of the metadata. (KIP-595.)
+const METADATA_TOPIC: &str = "__cluster_metadata";
+/// The first version of DescribeQuorum with nodes and messages. (KIP-853.)
+const NODES_FROM_VERSION: i16 = 2;
 
 /// Brokers are asked for, not controllers.
 const BROKERS: i8 = 1;
@@ -57,5 +66,57 @@ pub(crate) async fn describe(
         brokers: vec![node],
         cluster_authorized_operations: if operations { CLUSTER_OPERATIONS } else { NOT_ASKED },
         ..DescribeClusterResponseData::default()
+    }
+}
+
+/// Describes the quorum of the metadata: this node is its only voter, and leads it. Its log is not
+/// counted in offsets, so all of them are 0.
+pub(crate) async fn quorum(
+    context: &Context<'_>,
+    request: DescribeQuorumRequestData,
+) -> DescribeQuorumResponseData {
+    let broker = context.broker;
+    let node_id = broker.settings.node_id;
+    let has_nodes = context.version() >= NODES_FROM_VERSION;
+    let unknown = text("the metadata have one partition, `__cluster_metadata` 0");
+    let partition = |topic: &KafkaString, partition_index: i32| {
+        if topic.as_str() != METADATA_TOPIC || partition_index != 0 {
+            return PartitionData {
+                partition_index,
+                error_code: ErrorCode::UnknownTopicOrPartition.code(),
+                error_message: has_nodes.then(|| unknown.clone()),
+                leader_id: -1,
+                leader_epoch: -1,
+                high_watermark: -1,
+                ..PartitionData::default()
+            };
+        }
+        let voter = ReplicaState { replica_id: node_id, ..ReplicaState::default() };
+        PartitionData {
+            partition_index,
+            leader_id: node_id,
+            leader_epoch: FIRST_LEADER_EPOCH.0,
+            current_voters: vec![voter],
+            ..PartitionData::default()
+        }
+    };
+    let topics = request.topics.into_iter().map(|asked| TopicData {
+        partitions: asked
+            .partitions
+            .iter()
+            .map(|it| partition(&asked.topic_name, it.partition_index))
+            .collect(),
+        topic_name: asked.topic_name,
+        ..TopicData::default()
+    });
+    let topics = topics.collect();
+    let (host, port) = broker.advertised();
+    let listener =
+        Listener { name: text("PLAINTEXT"), host: text(&host), port, ..Listener::default() };
+    let node = Node { node_id, listeners: vec![listener], ..Node::default() };
+    DescribeQuorumResponseData {
+        topics,
+        nodes: if has_nodes { vec![node] } else { Vec::new() },
+        ..DescribeQuorumResponseData::default()
     }
 }

@@ -4,10 +4,12 @@ use crate::{
     Broker,
     api::Context,
     broker_settings::{self, Shown},
-    handler::{once::once, topics::no_topic},
+    handler::{once::merge_repeated, topics::no_topic},
+    internal_topic::InternalTopic,
     refusal::Refusal,
     topic_settings::{Defaults, TOPIC_SETTINGS, Texts, TopicSetting},
 };
+use std::collections::BTreeSet;
 use tidemill_log::{LogError, StreamSpec, is_stream_name};
 use tidemill_wire::kafka::{
     ErrorCode,
@@ -42,7 +44,15 @@ pub(crate) async fn describe(
     context: &Context<'_>,
     mut request: DescribeConfigsRequestData,
 ) -> DescribeConfigsResponseData {
-    once(&mut request.resources, |it| (it.resource_type, it.resource_name.clone()));
+    merge_repeated(
+        &mut request.resources,
+        |it| (it.resource_type, it.resource_name.clone()),
+        |first, again| match (&mut first.configuration_keys, again.configuration_keys) {
+            (Some(keys), Some(more)) if !keys.is_empty() && !more.is_empty() => keys.extend(more),
+            // All settings are asked for.
+            (keys, _) => *keys = None,
+        },
+    );
     let more =
         More { synonyms: request.include_synonyms, documentation: request.include_documentation };
     let one = |asked: DescribeConfigsResource| {
@@ -80,7 +90,8 @@ fn described(
             let spec = topic_spec(broker, name)?;
             let defaults = broker.defaults();
             let texts = defaults.overrides(&spec);
-            let one = |it| topic_setting(&defaults, it, &spec, &texts, more);
+            let one =
+                |it| topic_setting((&defaults, &broker.settings.stated), it, &spec, &texts, more);
             TOPIC_SETTINGS.iter().map(one).collect()
         }
         OF_BROKER if is_this(broker, name)? => {
@@ -99,6 +110,9 @@ fn described(
 }
 
 fn topic_spec(broker: &Broker, name: &str) -> Result<StreamSpec, Refusal> {
+    if InternalTopic::named(broker, name).is_some() {
+        return Ok(InternalTopic::spec(broker));
+    }
     broker.topic(name).map(|it| it.stream.spec()).ok_or_else(|| no_topic(name))
 }
 
@@ -131,7 +145,7 @@ fn no_settings(kind: i8) -> Refusal {
 /// A topic's value, and where it comes from; after it those that would be in its place if it were
 /// not said.
 fn values(
-    defaults: &Defaults,
+    (defaults, stated): (&Defaults, &BTreeSet<&'static str>),
     setting: &'static TopicSetting,
     spec: &StreamSpec,
     texts: &Texts,
@@ -140,9 +154,9 @@ fn values(
     if texts.contains_key(setting.name) {
         values.push((setting.name, defaults.value_in(setting, spec), Source::Topic));
     }
-    match broker_settings::topic_default(setting, defaults) {
+    match broker_settings::topic_default(setting, defaults, stated) {
         Some(it) => {
-            if it.value != it.default {
+            if it.is_set {
                 values.push((it.name, it.value, Source::Broker));
             }
             values.push((it.name, it.default, Source::BuiltIn));
@@ -153,13 +167,13 @@ fn values(
 }
 
 fn topic_setting(
-    defaults: &Defaults,
+    broker: (&Defaults, &BTreeSet<&'static str>),
     setting: &'static TopicSetting,
     spec: &StreamSpec,
     texts: &Texts,
     more: More,
 ) -> DescribeConfigsResourceResult {
-    let values = values(defaults, setting, spec, texts);
+    let values = values(broker, setting, spec, texts);
     let (_, value, source) = &values[0];
     DescribeConfigsResourceResult {
         name: text(setting.name),
@@ -176,7 +190,7 @@ fn topic_setting(
 
 fn broker_setting(shown: Shown, more: More) -> DescribeConfigsResourceResult {
     let mut values = Vec::with_capacity(2);
-    if shown.value != shown.default {
+    if shown.is_set {
         values.push((shown.name, shown.value, Source::Broker));
     }
     values.push((shown.name, shown.default, Source::BuiltIn));
@@ -209,7 +223,7 @@ pub(crate) fn of_new_topic(broker: &Broker, spec: &StreamSpec) -> Vec<CreatableT
     let defaults = broker.defaults();
     let texts = defaults.overrides(spec);
     let one = |setting: &'static TopicSetting| {
-        let values = values(&defaults, setting, spec, &texts);
+        let values = values((&defaults, &broker.settings.stated), setting, spec, &texts);
         let (_, value, source) = &values[0];
         CreatableTopicConfigs {
             name: text(setting.name),
@@ -245,6 +259,7 @@ pub(crate) async fn list(
     let mut resources = Vec::new();
     if wants(OF_TOPIC) {
         resources.extend(broker.log.list().iter().map(|it| resource(it.name(), OF_TOPIC)));
+        resources.extend(InternalTopic::all(broker).map(|it| resource(it.name, OF_TOPIC)));
     }
     if wants(OF_BROKER) {
         resources.push(resource(&broker.settings.node_id.to_string(), OF_BROKER));

@@ -1,18 +1,16 @@
 //! Fetch: what is there at once, or what comes in time.
 
 use crate::{
+    Broker,
     answer::{Answer, Begun},
     api::Context,
     fetch_answer::{TopicAnswer, answer},
     frame::Charge,
-    session::{Asked, Found, Place, Room, Session, missing},
-    topic::Topic,
+    internal_topic::InternalTopic,
+    session::{Asked, FetchTopic, Found, Place, Room, Session, missing},
 };
 use bytes::Bytes;
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, KafkaUuid, MessageError,
     message::{FetchRequestData, fetch_request::FetchPartition},
@@ -86,10 +84,7 @@ pub(crate) async fn begin(
                 drop(request);
                 // What is asked for is in the session, which has a bound of its own.
                 context.holds(0);
-                session.mend(
-                    |place| find(context, place).map_err(|()| missing(place)),
-                    |name| broker.topic(name).is_some(),
-                );
+                session.mend(|place| find(broker, place), |name| broker.topic(name).is_some());
                 session.set_committed(how.committed);
                 if broker.sessions.resized(id, session.weight()) {
                     session.look_where_it_moved(broker.log.start_moves());
@@ -181,17 +176,13 @@ fn place(context: &Context<'_>, name: &KafkaString, id: KafkaUuid, partition: i3
 /// Takes over what a request asks for: the partitions it names, which may be all there are to be.
 fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData, is_whole: bool) {
     let broker = context.broker;
-    let by_id = by_id(context);
     session.begin_round(is_whole);
     for asked in &request.topics {
-        let topic: Result<Arc<Topic>, ErrorCode> = if by_id {
-            broker.topics.get_by_id(&broker.log, asked.topic_id).ok_or(ErrorCode::UnknownTopicId)
-        } else {
-            broker.topic(asked.topic.as_str()).ok_or(ErrorCode::UnknownTopicOrPartition)
-        };
-        let (id, name, _) = place(context, &asked.topic, asked.topic_id, 0);
+        let first = place(context, &asked.topic, asked.topic_id, 0);
+        let topic = find(broker, &first);
+        let (id, name, _) = first;
         let partitions = asked.partitions.iter().map(|it| (it.partition, asked_of(it)));
-        session.ask((id, &name), topic.as_deref().map_err(|it| *it), partitions);
+        session.ask((id, &name), topic.as_ref().map_err(|it| *it), partitions);
     }
 }
 
@@ -203,16 +194,19 @@ fn asked_of(partition: &FetchPartition) -> Asked {
     }
 }
 
-/// The topic of a place, if it is there.
-fn find(context: &Context<'_>, place: &Place) -> Result<Arc<Topic>, ()> {
-    let broker = context.broker;
+/// The topic of a place, by its id or its name.
+fn find(broker: &Broker, place: &Place) -> Result<FetchTopic, ErrorCode> {
     let (id, name, _) = place;
-    let topic = if *id == KafkaUuid::ZERO {
-        broker.topic(name.as_str())
+    let (topic, internal) = if *id == KafkaUuid::ZERO {
+        (broker.topic(name.as_str()), InternalTopic::named(broker, name.as_str()))
     } else {
-        broker.topics.get_by_id(&broker.log, *id)
+        (broker.topics.get_by_id(&broker.log, *id), InternalTopic::of_id(broker, *id))
     };
-    topic.ok_or(())
+    match topic {
+        Some(topic) => Ok(FetchTopic::Stream(topic)),
+        None if internal.is_some() => Ok(FetchTopic::Internal),
+        None => Err(missing(place)),
+    }
 }
 
 /// Looks until there is enough, there is more than fits, something failed, or the time is up. What

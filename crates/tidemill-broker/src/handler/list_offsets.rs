@@ -3,7 +3,8 @@
 use crate::{
     api::Context,
     intake::Room,
-    partition::{Partition, Timed},
+    internal_topic::{INTERNAL_OFFSET, InternalTopic, is_internal_partition},
+    partition::{FIRST_LEADER_EPOCH, Partition, Timed, check_leader_epoch},
 };
 use hashbrown::HashSet;
 use std::sync::Arc;
@@ -46,17 +47,23 @@ pub(crate) async fn answer(
     let mut topics: Vec<(KafkaString, Vec<Told>)> = Vec::new();
     for asked in request.topics {
         let topic = broker.topic(asked.name.as_str());
+        let is_internal = InternalTopic::named(broker, asked.name.as_str()).is_some();
         let one = |it: ListOffsetsPartition| {
             let partition = topic.as_ref().and_then(|topic| topic.partition(it.partition_index));
             let place = (asked.name.clone(), it.partition_index);
             let outcome = match partition {
                 _ if twice.contains(&place) => Some(Err(ErrorCode::InvalidRequest)),
-                Some(_) if it.current_leader_epoch > 0 => Some(Err(ErrorCode::UnknownLeaderEpoch)),
+                Some(_) if check_leader_epoch(it.current_leader_epoch).is_err() => {
+                    Some(Err(ErrorCode::UnknownLeaderEpoch))
+                }
                 Some(partition) if it.timestamp >= 0 || it.timestamp == MAX_TIMESTAMP => {
                     looks.push(Look { partition, timestamp: it.timestamp, committed });
                     None
                 }
                 Some(partition) => Some(offset(&partition, it.timestamp, committed)),
+                None if is_internal && is_internal_partition(it.partition_index) => {
+                    Some(internal_offset(it.timestamp))
+                }
                 None => Some(Err(ErrorCode::UnknownTopicOrPartition)),
             };
             (it.partition_index, outcome)
@@ -127,6 +134,15 @@ fn offset(partition: &Partition, timestamp: i64, committed: bool) -> Outcome {
     }
 }
 
+/// The answer for a partition of an internal topic, which has no records.
+fn internal_offset(timestamp: i64) -> Outcome {
+    match timestamp {
+        LATEST | EARLIEST | EARLIEST_LOCAL => Ok((INTERNAL_OFFSET, -1)),
+        LATEST_TIERED | MAX_TIMESTAMP | 0.. => Ok((-1, -1)),
+        _ => Err(ErrorCode::InvalidRequest),
+    }
+}
+
 fn told(index: i32, outcome: Outcome, has_epoch: bool) -> ListOffsetsPartitionResponse {
     let error = outcome.as_ref().err().copied().unwrap_or(ErrorCode::None);
     let (offset, timestamp) = outcome.unwrap_or((-1, -1));
@@ -135,7 +151,7 @@ fn told(index: i32, outcome: Outcome, has_epoch: bool) -> ListOffsetsPartitionRe
         error_code: error.code(),
         timestamp,
         offset,
-        leader_epoch: if offset >= 0 && has_epoch { 0 } else { -1 },
+        leader_epoch: if offset >= 0 && has_epoch { FIRST_LEADER_EPOCH.0 } else { -1 },
         ..ListOffsetsPartitionResponse::default()
     }
 }

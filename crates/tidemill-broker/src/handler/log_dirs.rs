@@ -1,12 +1,18 @@
 //! The folder of the log: what of it belongs to which partition, and how full its disk is.
 
 use crate::{Broker, api::Context, handler::blocking, topic::Topic};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tidemill_wire::kafka::{
     ErrorCode,
     message::{
-        DescribeLogDirsPartition, DescribeLogDirsRequestData, DescribeLogDirsResponseData,
-        DescribeLogDirsResult, DescribeLogDirsTopic,
+        AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,
+        AlterReplicaLogDirsRequestData, AlterReplicaLogDirsResponseData, DescribeLogDirsPartition,
+        DescribeLogDirsRequestData, DescribeLogDirsResponseData, DescribeLogDirsResult,
+        DescribeLogDirsTopic,
     },
     text,
 };
@@ -21,11 +27,54 @@ pub(crate) async fn describe(
     DescribeLogDirsResponseData { results: vec![result], ..DescribeLogDirsResponseData::default() }
 }
 
+/// Moves partitions to folders: there is one folder, and all partitions are in it.
+pub(crate) async fn alter(
+    context: &Context<'_>,
+    request: AlterReplicaLogDirsRequestData,
+) -> AlterReplicaLogDirsResponseData {
+    let broker = context.broker;
+    let here = whole_path(broker.log.folder());
+    let mut topics: BTreeMap<String, Vec<AlterReplicaLogDirPartitionResult>> = BTreeMap::new();
+    for dir in request.dirs {
+        let is_here = whole_path(Path::new(dir.path.as_str())) == here;
+        for asked in dir.topics {
+            let topic = broker.topic(asked.name.as_str());
+            let results = topics.entry(asked.name.as_str().to_owned()).or_default();
+            results.extend(asked.partitions.into_iter().map(|partition_index| {
+                let count = topic.as_ref().map_or(0, |it| it.partition_count());
+                let error = match (0..count).contains(&partition_index) {
+                    false => ErrorCode::UnknownTopicOrPartition,
+                    true if is_here => ErrorCode::None,
+                    true => ErrorCode::LogDirNotFound,
+                };
+                let error_code = error.code();
+                AlterReplicaLogDirPartitionResult {
+                    partition_index,
+                    error_code,
+                    ..Default::default()
+                }
+            }));
+        }
+    }
+    let result = |(name, partitions): (String, _)| AlterReplicaLogDirTopicResult {
+        topic_name: text(&name),
+        partitions,
+        ..AlterReplicaLogDirTopicResult::default()
+    };
+    AlterReplicaLogDirsResponseData {
+        results: topics.into_iter().map(result).collect(),
+        ..AlterReplicaLogDirsResponseData::default()
+    }
+}
+
+/// The absolute form of a path: a client may work in another folder.
+fn whole_path(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 fn describe_folder(broker: &Broker, request: &DescribeLogDirsRequestData) -> DescribeLogDirsResult {
     let folder = broker.log.folder();
-    // Who reads it may work in another folder.
-    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let log_dir = text(&whole.to_string_lossy());
+    let log_dir = text(&whole_path(folder).to_string_lossy());
     let space = match broker.world.disk.space(folder) {
         Ok(space) => space,
         Err(error) => {

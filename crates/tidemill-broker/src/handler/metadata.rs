@@ -9,6 +9,8 @@ use crate::{
         once::once,
         twins::Twins,
     },
+    internal_topic::{INTERNAL_PARTITIONS, InternalTopic},
+    partition::FIRST_LEADER_EPOCH,
     topic::Topic,
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -52,7 +54,8 @@ pub(crate) async fn answer(
         None => {
             let all = broker.log.list();
             let all = all.iter().filter_map(|it| broker.topic(it.name()));
-            all.map(|it| found(broker, &it, of_topic)).collect()
+            let internal = InternalTopic::all(broker).map(|it| internal(broker, it, of_topic));
+            all.map(|it| found(broker, &it, of_topic)).chain(internal).collect()
         }
         Some(asked) if asked.len() > TOPICS_MAX => {
             let error_code = ErrorCode::InvalidRequest.code();
@@ -100,7 +103,10 @@ fn is_by_id(asked: &MetadataRequestTopic) -> bool {
 /// Makes the topics that are not there.
 async fn make(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) -> Made {
     let names = asked.iter().filter_map(|it| it.name.as_ref());
-    let missing = |it: &&KafkaString| broker.topic(it.as_str()).is_none();
+    let missing = |it: &&KafkaString| {
+        let name = it.as_str();
+        broker.topic(name).is_none() && InternalTopic::named(broker, name).is_none()
+    };
     let names: Vec<String> = names.filter(missing).map(|it| it.as_str().to_owned()).collect();
     if names.is_empty() || !broker.settings.auto_create {
         return Made::new();
@@ -127,6 +133,13 @@ fn one(
     made: &Made,
     operations: i32,
 ) -> MetadataResponseTopic {
+    let internal_topic = match &asked.name {
+        None => InternalTopic::of_id(broker, asked.topic_id),
+        Some(name) => InternalTopic::named(broker, name.as_str()),
+    };
+    if let Some(topic) = internal_topic {
+        return internal(broker, topic, operations);
+    }
     let topic = match &asked.name {
         None => {
             broker.topics.get_by_id(&broker.log, asked.topic_id).ok_or(ErrorCode::UnknownTopicId)
@@ -165,20 +178,36 @@ fn refused(name: &str, error: &LogError) -> ErrorCode {
 }
 
 fn found(broker: &Broker, topic: &Topic, operations: i32) -> MetadataResponseTopic {
-    let node = broker.settings.node_id;
-    let partition = |index: i32| MetadataResponsePartition {
-        partition_index: index,
-        leader_id: node,
-        leader_epoch: 0,
-        replica_nodes: vec![node],
-        isr_nodes: vec![node],
-        ..MetadataResponsePartition::default()
-    };
     MetadataResponseTopic {
         name: Some(text(topic.stream.name())),
         topic_id: topic.id(),
         is_internal: false,
-        partitions: (0..topic.partition_count()).map(partition).collect(),
+        partitions: partitions(broker, topic.partition_count()),
+        topic_authorized_operations: operations,
+        ..MetadataResponseTopic::default()
+    }
+}
+
+/// Partitions from 0 on, all led by this node.
+fn partitions(broker: &Broker, count: i32) -> Vec<MetadataResponsePartition> {
+    let node = broker.settings.node_id;
+    let partition = |index: i32| MetadataResponsePartition {
+        partition_index: index,
+        leader_id: node,
+        leader_epoch: FIRST_LEADER_EPOCH.0,
+        replica_nodes: vec![node],
+        isr_nodes: vec![node],
+        ..MetadataResponsePartition::default()
+    };
+    (0..count).map(partition).collect()
+}
+
+fn internal(broker: &Broker, topic: &InternalTopic, operations: i32) -> MetadataResponseTopic {
+    MetadataResponseTopic {
+        name: Some(text(topic.name)),
+        topic_id: topic.id,
+        is_internal: true,
+        partitions: partitions(broker, INTERNAL_PARTITIONS),
         topic_authorized_operations: operations,
         ..MetadataResponseTopic::default()
     }

@@ -1,15 +1,16 @@
 //! Offsets of groups: committed, asked for, deleted.
 
 use crate::{
+    Broker,
     api::Context,
     group::{
         offsets::{Offsets, Place},
         registry::{NewOffset, Who},
     },
-    handler::once::{once, partitions_once},
+    handler::once::{merge_repeated, partitions_once},
+    internal_topic::{INTERNAL_PARTITIONS, InternalTopic},
     topic::{Topic, stream_id_of},
 };
-use std::sync::Arc;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, KafkaUuid,
     message::{
@@ -32,7 +33,7 @@ const GROUPS_VERSION: i16 = 8;
 /// name or id stands for.
 pub(crate) fn new_offset(
     context: &Context<'_>,
-    topic: Result<&Arc<Topic>, ErrorCode>,
+    topic: Result<&CommitTopic, ErrorCode>,
     partition: i32,
     (offset, leader_epoch): (i64, i32),
     metadata: Option<&KafkaString>,
@@ -43,14 +44,45 @@ pub(crate) fn new_offset(
     if metadata.len() > context.broker.groups.settings().metadata_bytes {
         return Err(ErrorCode::OffsetMetadataTooLarge);
     }
-    let topic_id = stream_id_of(topic.id()).0;
+    let topic_id = stream_id_of(topic.id).0;
     Ok((place, NewOffset { offset, leader_epoch, topic_id, metadata: metadata.to_owned() }))
 }
 
-fn place(topic: &Topic, partition: i32) -> Result<Place, ErrorCode> {
-    let number = u32::try_from(partition).ok().filter(|_| partition < topic.partition_count());
+/// A topic that offsets are committed for. Consumers may read internal topics, too.
+pub(crate) struct CommitTopic {
+    name: String,
+    id: KafkaUuid,
+    partitions: i32,
+}
+
+impl CommitTopic {
+    fn of(topic: &Topic) -> Self {
+        let name = topic.stream.name().to_owned();
+        Self { name, id: topic.id(), partitions: topic.partition_count() }
+    }
+
+    fn internal(topic: &InternalTopic) -> Self {
+        Self { name: topic.name.to_owned(), id: topic.id, partitions: INTERNAL_PARTITIONS }
+    }
+
+    /// The topic of a name.
+    pub(crate) fn named(broker: &Broker, name: &str) -> Result<Self, ErrorCode> {
+        let stream = broker.topic(name).map(|it| Self::of(&it));
+        let topic = stream.or_else(|| InternalTopic::named(broker, name).map(Self::internal));
+        topic.ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+
+    fn of_id(broker: &Broker, id: KafkaUuid) -> Result<Self, ErrorCode> {
+        let stream = broker.topics.get_by_id(&broker.log, id).map(|it| Self::of(&it));
+        let topic = stream.or_else(|| InternalTopic::of_id(broker, id).map(Self::internal));
+        topic.ok_or(ErrorCode::UnknownTopicId)
+    }
+}
+
+fn place(topic: &CommitTopic, partition: i32) -> Result<Place, ErrorCode> {
+    let number = u32::try_from(partition).ok().filter(|_| partition < topic.partitions);
     let number = number.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    Ok((topic.stream.name().to_owned(), number))
+    Ok((topic.name.clone(), number))
 }
 
 /// The topic of a request, by its id or its name.
@@ -58,12 +90,11 @@ fn topic(
     context: &Context<'_>,
     name: &KafkaString,
     id: KafkaUuid,
-) -> Result<Arc<Topic>, ErrorCode> {
-    let broker = context.broker;
+) -> Result<CommitTopic, ErrorCode> {
     if context.version() >= BY_ID_VERSION {
-        broker.topics.get_by_id(&broker.log, id).ok_or(ErrorCode::UnknownTopicId)
+        CommitTopic::of_id(context.broker, id)
     } else {
-        broker.topic(name.as_str()).ok_or(ErrorCode::UnknownTopicOrPartition)
+        CommitTopic::named(context.broker, name.as_str())
     }
 }
 
@@ -116,7 +147,15 @@ pub(crate) async fn fetch(
     mut request: OffsetFetchRequestData,
 ) -> OffsetFetchResponseData {
     let stable = request.require_stable;
-    once(&mut request.groups, |it| it.group_id.clone());
+    merge_repeated(
+        &mut request.groups,
+        |it| it.group_id.clone(),
+        |first, again| match (&mut first.topics, again.topics) {
+            (Some(topics), Some(more)) => topics.extend(more),
+            // All topics of the group are asked for.
+            (topics, _) => *topics = None,
+        },
+    );
     if context.version() >= GROUPS_VERSION {
         let groups = request.groups.into_iter().map(|it| fetched(context, it, stable)).collect();
         return OffsetFetchResponseData { groups, ..OffsetFetchResponseData::default() };
@@ -129,8 +168,8 @@ pub(crate) async fn fetch(
             let topics = topics.into_iter();
             topics
                 .map(|it| {
-                    let topic = context.broker.topic(it.name.as_str());
                     let name = it.name.as_str();
+                    let topic = CommitTopic::named(context.broker, name).ok();
                     let told =
                         some(context, group, name, topic.as_ref(), &it.partition_indexes, stable);
                     (it.name, KafkaUuid::ZERO, told)
@@ -194,8 +233,7 @@ fn fetched(
                             partitions.iter().map(none).collect()
                         }
                         Ok(topic) => {
-                            let name = topic.stream.name();
-                            some(context, group, name, Some(topic), partitions, stable)
+                            some(context, group, &topic.name, Some(topic), partitions, stable)
                         }
                         Err(_) => some(context, group, it.name.as_str(), None, partitions, stable),
                     };
@@ -232,7 +270,7 @@ fn some(
     context: &Context<'_>,
     group: &str,
     name: &str,
-    topic: Option<&Arc<Topic>>,
+    topic: Option<&CommitTopic>,
     partitions: &[i32],
     stable: bool,
 ) -> Vec<Told> {
@@ -246,7 +284,7 @@ fn some(
 fn told(
     offsets: &Offsets,
     name: &str,
-    topic: Option<&Arc<Topic>>,
+    topic: Option<&CommitTopic>,
     partition: i32,
     stable: bool,
 ) -> Told {
@@ -257,7 +295,7 @@ fn told(
     if stable && offsets.is_pending(&place) {
         return Told::none(partition, ErrorCode::UnstableOffsetCommit);
     }
-    let id = topic.map(|it| stream_id_of(it.id()).0);
+    let id = topic.map(|it| stream_id_of(it.id).0);
     match offsets.get(&place) {
         // An offset of a topic that was deleted is none of the one that has its name now.
         Some(record) if id.is_none_or(|it| it == record.topic_id) => Told {
@@ -285,7 +323,7 @@ fn all(context: &Context<'_>, group: &str, stable: bool) -> Vec<ToldTopic> {
         let mut topics: Vec<ToldTopic> = Vec::new();
         for of_topic in places.chunk_by(|a, b| a.0 == b.0) {
             let name = &of_topic[0].0;
-            let topic = broker.topic(name);
+            let topic = CommitTopic::named(broker, name).ok();
             if topic.is_none() && context.version() >= BY_ID_VERSION {
                 continue;
             }
@@ -295,7 +333,7 @@ fn all(context: &Context<'_>, group: &str, stable: bool) -> Vec<ToldTopic> {
             };
             let told = of_topic.iter().map(partition);
             let told = told.filter(|it| it.offset >= 0 || it.error != ErrorCode::None).collect();
-            let id = topic.as_ref().map_or(KafkaUuid::ZERO, |it| it.id());
+            let id = topic.as_ref().map_or(KafkaUuid::ZERO, |it| it.id);
             topics.push((text(name), id, told));
         }
         topics
@@ -311,10 +349,10 @@ pub(crate) async fn delete(
     let mut places = Vec::new();
     let mut topics = Vec::with_capacity(request.topics.len());
     for asked in request.topics {
-        let topic = context.broker.topic(asked.name.as_str());
+        let topic = CommitTopic::named(context.broker, asked.name.as_str());
         let mut partitions = Vec::with_capacity(asked.partitions.len());
         for it in asked.partitions {
-            let known = topic.as_ref().ok_or(ErrorCode::UnknownTopicOrPartition);
+            let known = topic.as_ref().map_err(|error| *error);
             let place = known.and_then(|topic| place(topic, it.partition_index));
             partitions.push((it.partition_index, place.as_ref().err().copied()));
             places.extend(place.ok());

@@ -18,6 +18,27 @@ pub(crate) fn once<T, K: Hash + Eq>(list: &mut Vec<T>, key: impl Fn(&T) -> K) {
     }
 }
 
+/// Merges what has a key that something before it has into that: `merge` takes over what else it
+/// asks for.
+pub(crate) fn merge_repeated<T, K: Hash + Eq>(
+    list: &mut Vec<T>,
+    key: impl Fn(&T) -> K,
+    merge: impl Fn(&mut T, T),
+) {
+    if list.len() < 2 {
+        return;
+    }
+    let (mut merged, mut places) = (Vec::with_capacity(list.len()), HashMap::new());
+    for item in list.drain(..) {
+        let count = merged.len();
+        match *places.entry(key(&item)).or_insert(count) {
+            place if place == count => merged.push(item),
+            place => merge(&mut merged[place], item),
+        }
+    }
+    *list = merged;
+}
+
 /// Leaves out partitions of topics that were named before, and topics that have nothing else.
 /// `partitions` are those of a topic, each a number.
 pub(crate) fn partitions_once<T, K: Hash + Eq>(

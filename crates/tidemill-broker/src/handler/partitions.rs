@@ -8,13 +8,14 @@ use crate::{
         cluster::TOPIC_OPERATIONS,
         topics::{REPLICAS, positive, twice},
     },
+    internal_topic::{INTERNAL_PARTITIONS, InternalTopic},
+    partition::FIRST_LEADER_EPOCH,
     refusal::Refusal,
-    topic::Topic,
 };
 use std::{collections::BTreeSet, sync::Arc};
 use tidemill_log::{LogError, StreamSpec};
 use tidemill_wire::kafka::{
-    ErrorCode, KafkaString,
+    ErrorCode, KafkaString, KafkaUuid,
     message::{
         CreatePartitionsRequestData, CreatePartitionsResponseData, CreatePartitionsTopic,
         CreatePartitionsTopicResult, DescribeTopicPartitionsRequestData,
@@ -65,6 +66,9 @@ fn create_one(
     validate_only: bool,
 ) -> Result<(), Refusal> {
     let name = asked.name.as_str();
+    if let Some(internal) = InternalTopic::named(broker, name) {
+        return Err(internal.refusal());
+    }
     let unknown = || LogError::Unknown(name.escape_debug().to_string());
     let topic = broker.topic(name).ok_or_else(unknown)?;
     let _one = broker.topics.change();
@@ -139,7 +143,9 @@ pub(crate) async fn describe(
     }
     let all = request.topics.is_empty();
     let mut names: BTreeSet<String> = if all {
-        broker.log.list().iter().map(|it| it.name().to_owned()).collect()
+        let streams = broker.log.list();
+        let names = streams.iter().map(|it| it.name().to_owned());
+        names.chain(InternalTopic::all(broker).map(|it| it.name.to_owned())).collect()
     } else {
         request.topics.iter().map(|it| it.name.as_str().to_owned()).collect()
     };
@@ -153,7 +159,7 @@ pub(crate) async fn describe(
     let mut response = DescribeTopicPartitionsResponseData::default();
     for name in names {
         let first = if name == from_topic { from_partition } else { 0 };
-        let topic = broker.topic(&name);
+        let topic = Described::find(broker, &name);
         if topic.is_none() && all {
             continue;
         }
@@ -161,7 +167,7 @@ pub(crate) async fn describe(
             response.next_cursor = Some(Box::new(cursor(&name, first)));
             break;
         }
-        let (described, next) = described(broker, text(&name), topic.as_deref(), first, room);
+        let (described, next) = described(broker, text(&name), topic.as_ref(), first, room);
         room = room.saturating_sub(described.partitions.len());
         response.topics.push(described);
         if let Some(next) = next {
@@ -170,6 +176,25 @@ pub(crate) async fn describe(
         }
     }
     response
+}
+
+/// A topic as it is described.
+struct Described {
+    id: KafkaUuid,
+    partitions: i32,
+    is_internal: bool,
+}
+
+impl Described {
+    fn find(broker: &Broker, name: &str) -> Option<Self> {
+        if let Some(internal) = InternalTopic::named(broker, name) {
+            let partitions = INTERNAL_PARTITIONS;
+            return Some(Self { id: internal.id, partitions, is_internal: true });
+        }
+        let topic = broker.topic(name)?;
+        let partitions = topic.partition_count();
+        Some(Self { id: topic.id(), partitions, is_internal: false })
+    }
 }
 
 fn cursor(topic: &str, partition_index: i32) -> Cursor {
@@ -188,7 +213,7 @@ fn failed(name: KafkaString, error: ErrorCode) -> DescribeTopicPartitionsRespons
 fn described(
     broker: &Broker,
     name: KafkaString,
-    topic: Option<&Topic>,
+    topic: Option<&Described>,
     first: i32,
     room: usize,
 ) -> (DescribeTopicPartitionsResponseTopic, Option<i32>) {
@@ -199,7 +224,7 @@ fn described(
     let partition = |index: i32| DescribeTopicPartitionsResponsePartition {
         partition_index: index,
         leader_id: node,
-        leader_epoch: 0,
+        leader_epoch: FIRST_LEADER_EPOCH.0,
         replica_nodes: vec![node; usize::from(REPLICAS.unsigned_abs())],
         isr_nodes: vec![node],
         // Java's admin client cannot do without these lists.
@@ -207,11 +232,12 @@ fn described(
         last_known_elr: Some(Vec::new()),
         ..DescribeTopicPartitionsResponsePartition::default()
     };
-    let count = topic.partition_count();
+    let count = topic.partitions;
     let end = first.saturating_add(i32::try_from(room).unwrap_or(i32::MAX)).min(count);
     let described = DescribeTopicPartitionsResponseTopic {
         name: Some(name),
-        topic_id: topic.id(),
+        topic_id: topic.id,
+        is_internal: topic.is_internal,
         partitions: (first..end).map(partition).collect(),
         // Nobody can ask for them, so that they are always told.
         topic_authorized_operations: TOPIC_OPERATIONS,

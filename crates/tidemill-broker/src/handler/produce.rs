@@ -7,7 +7,8 @@ use crate::{
     answer::{Answer, Begun},
     api::Context,
     handler::transaction::add::produced,
-    intake,
+    intake::{self, RECORD_ERRORS_MAX},
+    internal_topic::InternalTopic,
     partition::Appended,
     refusal::Refusal,
 };
@@ -23,8 +24,8 @@ use tidemill_log::AppendError;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, MessageError, RequestHead,
     message::{
-        PartitionProduceData, PartitionProduceResponse, ProduceRequestData, ProduceResponseData,
-        TopicProduceResponse,
+        BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse,
+        ProduceRequestData, ProduceResponseData, TopicProduceResponse,
     },
     text,
 };
@@ -34,6 +35,9 @@ use tokio::sync::oneshot;
 const ACKS_ALL: i16 = -1;
 /// Chunks that are shorter than this are copied out of their frames.
 const WHOLE_BYTES_MIN: usize = 8 << 10;
+
+/// Records at fault of which each has its reason in an answer; of more each has its number alone.
+const RECORD_REASONS_MAX: usize = 100;
 
 /// Begins a produce request: when this returns, its chunks are appended.
 pub(crate) async fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begun, MessageError> {
@@ -167,6 +171,7 @@ impl Response {
     ) -> Self {
         let broker = context.broker;
         let by_id = context.version() >= 13;
+        let mut record_errors_left = RECORD_ERRORS_MAX;
         let mut topics = Vec::with_capacity(request.topic_data.len());
         for (topic_at, asked) in request.topic_data.into_iter().enumerate() {
             let topic = if by_id {
@@ -174,9 +179,15 @@ impl Response {
             } else {
                 broker.topic(asked.name.as_str())
             };
-            let missing = match &topic {
-                None if by_id => ErrorCode::UnknownTopicId,
-                _ => ErrorCode::UnknownTopicOrPartition,
+            let internal = if by_id {
+                InternalTopic::of_id(broker, asked.topic_id)
+            } else {
+                InternalTopic::named(broker, asked.name.as_str())
+            };
+            let missing = match (internal, &topic) {
+                (Some(internal), None) => internal.refusal(),
+                (None, None) if by_id => Refusal::of(ErrorCode::UnknownTopicId),
+                _ => Refusal::of(ErrorCode::UnknownTopicOrPartition),
             };
             // A copy, so that what is answered does not hold the frame.
             let name = text(asked.name.as_str());
@@ -185,7 +196,7 @@ impl Response {
             for (at, part) in asked.partition_data.into_iter().enumerate() {
                 let partition = topic.as_ref().and_then(|topic| topic.partition(part.index));
                 let outcome = match partition {
-                    None => Err(Refusal::of(missing)),
+                    None => Err(missing.clone()),
                     Some(partition) => {
                         let chunk = part.records.unwrap_or_default();
                         let live = &partition.live;
@@ -197,7 +208,11 @@ impl Response {
                     }
                 };
                 partitions.push(match outcome {
-                    Err(refusal) => refused(part.index, &refusal),
+                    Err(mut refusal) => {
+                        refusal.records.truncate(record_errors_left);
+                        record_errors_left -= refusal.records.len();
+                        refused(part.index, &refusal)
+                    }
                     Ok((append, start)) => {
                         let (base, time_ms) = (append.base_offset(), append.append_time_ms());
                         let answer = appended(part.index, base, time_ms, start);
@@ -258,13 +273,22 @@ fn appended(
 }
 
 fn refused(index: i32, refusal: &Refusal) -> PartitionProduceResponse {
+    let reason = refusal.reason();
+    // Clients show the batch's reason for a record without one of its own.
+    let own = reason.clone().filter(|_| refusal.records.len() <= RECORD_REASONS_MAX);
+    let record_error = |record: &u32| BatchIndexAndErrorMessage {
+        batch_index: i32::try_from(*record).unwrap_or(i32::MAX),
+        batch_index_error_message: own.clone(),
+        ..BatchIndexAndErrorMessage::default()
+    };
     PartitionProduceResponse {
+        record_errors: refusal.records.iter().map(record_error).collect(),
         index,
         error_code: refusal.code.code(),
         base_offset: -1,
         log_append_time_ms: -1,
         log_start_offset: -1,
-        error_message: refusal.reason(),
+        error_message: reason,
         ..PartitionProduceResponse::default()
     }
 }

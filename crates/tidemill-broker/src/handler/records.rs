@@ -1,7 +1,13 @@
 //! Records are deleted from the front; where an epoch of leaders ended.
 
 use crate::{
-    Broker, api::Context, handler::blocking, partition::Partition, refusal::Refusal, tending,
+    Broker,
+    api::Context,
+    handler::blocking,
+    internal_topic::{INTERNAL_OFFSET, InternalTopic, is_internal_partition},
+    partition::{FIRST_LEADER_EPOCH, Partition, check_leader_epoch},
+    refusal::Refusal,
+    tending,
     topic::Topic,
 };
 use std::sync::Arc;
@@ -37,9 +43,15 @@ pub(crate) async fn delete(
     tending::keep(&broker, lacking).await;
     let topics = blocking::run(move || {
         let topic = |asked: tidemill_wire::kafka::message::DeleteRecordsTopic| {
-            let topic = broker.topic(asked.name.as_str());
+            let name = asked.name.as_str();
+            let missing = || match InternalTopic::named(&broker, name) {
+                Some(internal) => internal.refusal(),
+                None => Refusal::of(ErrorCode::UnknownTopicOrPartition),
+            };
+            let topic = broker.topic(name).ok_or_else(missing);
             let one = |it: &DeleteRecordsPartition| {
-                let outcome = delete_one(&broker, topic.as_deref(), it);
+                let topic = topic.as_deref().map_err(Clone::clone);
+                let outcome = delete_one(&broker, topic, it);
                 let error = outcome.as_ref().err().map_or(ErrorCode::None, |it| it.code);
                 DeleteRecordsPartitionResult {
                     partition_index: it.partition_index,
@@ -83,11 +95,11 @@ fn lacking(broker: &Broker, request: &mut DeleteRecordsRequestData) -> Vec<(Arc<
 
 fn delete_one(
     broker: &Broker,
-    topic: Option<&Topic>,
+    topic: Result<&Topic, Refusal>,
     asked: &DeleteRecordsPartition,
 ) -> Result<i64, Refusal> {
     let unknown = || Refusal::of(ErrorCode::UnknownTopicOrPartition);
-    let topic = topic.ok_or_else(unknown)?;
+    let topic = topic?;
     let partition = topic.partition(asked.partition_index).ok_or_else(unknown)?;
     match topic.stream.delete_records(&partition.streamlet, asked.offset) {
         Err(LogError::Closed) if broker.topic(topic.stream.name()).is_none() => Err(unknown()),
@@ -101,8 +113,16 @@ pub(crate) async fn epoch_ends(
     request: OffsetForLeaderEpochRequestData,
 ) -> OffsetForLeaderEpochResponseData {
     let topics = request.topics.into_iter().map(|asked| {
-        let topic = context.broker.topic(asked.topic.as_str());
-        let one = |it: &OffsetForLeaderPartition| epoch_end(topic.as_deref(), it);
+        let broker = context.broker;
+        let topic = broker.topic(asked.topic.as_str());
+        let is_internal = InternalTopic::named(broker, asked.topic.as_str()).is_some();
+        let one = |it: &OffsetForLeaderPartition| {
+            let partition = topic.as_ref().and_then(|topic| topic.partition(it.partition));
+            let internal =
+                (is_internal && is_internal_partition(it.partition)).then_some(INTERNAL_OFFSET);
+            let end = partition.map(|it| it.streamlet.high_watermark()).or(internal);
+            epoch_end(end, it)
+        };
         let partitions = asked.partitions.iter().map(one).collect();
         OffsetForLeaderTopicResult { topic: asked.topic, partitions, ..Default::default() }
     });
@@ -110,13 +130,17 @@ pub(crate) async fn epoch_ends(
     OffsetForLeaderEpochResponseData { topics, ..OffsetForLeaderEpochResponseData::default() }
 }
 
-fn epoch_end(topic: Option<&Topic>, asked: &OffsetForLeaderPartition) -> EpochEndOffset {
-    let partition = topic.and_then(|it| it.partition(asked.partition));
-    let (error, leader_epoch, end_offset) = match partition {
+/// `end` is the high watermark of the partition. None: there is no such partition.
+fn epoch_end(end: Option<i64>, asked: &OffsetForLeaderPartition) -> EpochEndOffset {
+    let (error, leader_epoch, end_offset) = match end {
         None => (ErrorCode::UnknownTopicOrPartition, UNDEFINED, -1),
-        Some(_) if asked.current_leader_epoch > 0 => (ErrorCode::UnknownLeaderEpoch, UNDEFINED, -1),
-        Some(it) if asked.leader_epoch == 0 => (ErrorCode::None, 0, it.streamlet.high_watermark()),
-        Some(_) => (ErrorCode::None, UNDEFINED, -1),
+        Some(end) => match check_leader_epoch(asked.current_leader_epoch) {
+            Err(error) => (error, UNDEFINED, -1),
+            Ok(()) if asked.leader_epoch == FIRST_LEADER_EPOCH.0 => {
+                (ErrorCode::None, asked.leader_epoch, end)
+            }
+            Ok(()) => (ErrorCode::None, UNDEFINED, -1),
+        },
     };
     EpochEndOffset {
         error_code: error.code(),

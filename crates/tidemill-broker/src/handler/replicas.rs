@@ -1,7 +1,11 @@
 //! Who leads a partition, and where its replicas are: this node leads all, and is the only replica,
 //! so there is nobody to elect and nothing to move.
 
-use crate::{Broker, api::Context};
+use crate::{
+    Broker,
+    api::Context,
+    internal_topic::{INTERNAL_PARTITIONS, InternalTopic},
+};
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString,
     message::{
@@ -20,6 +24,9 @@ use tidemill_wire::kafka::{
 fn partitions(broker: &Broker, topic: &KafkaString) -> (std::ops::Range<i32>, KafkaString) {
     match broker.topic(topic.as_str()) {
         Some(it) => (0..it.partition_count(), text("the topic has no such partition")),
+        None if InternalTopic::named(broker, topic.as_str()).is_some() => {
+            (0..INTERNAL_PARTITIONS, text("the topic has no such partition"))
+        }
         None => (0..0, text("there is no such topic")),
     }
 }

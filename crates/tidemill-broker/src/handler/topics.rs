@@ -4,6 +4,7 @@ use crate::{
     Broker,
     api::Context,
     handler::{blocking, configs, partitions::Room, twins::Twins},
+    internal_topic::InternalTopic,
     refusal::Refusal,
     topic::{Topic, uuid_of},
     topic_settings::Texts,
@@ -99,7 +100,7 @@ fn check(
     if !is_stream_name(name) {
         return Err(LogError::Name(name.escape_debug().to_string()).into());
     }
-    if broker.topic(name).is_some() {
+    if broker.topic(name).is_some() || InternalTopic::named(broker, name).is_some() {
         return Err(LogError::Exists(name.to_owned()).into());
     }
     twins.check(name)?;
@@ -259,15 +260,21 @@ pub(crate) async fn delete(
 }
 
 fn found(broker: &Broker, asked: &DeleteTopicState) -> Result<Arc<Topic>, Refusal> {
+    let unknown = || Refusal::of(ErrorCode::UnknownTopicOrPartition);
     let by_id = asked.topic_id != KafkaUuid::ZERO;
+    let internal = match &asked.name {
+        Some(name) => InternalTopic::named(broker, name.as_str()),
+        None => InternalTopic::of_id(broker, asked.topic_id),
+    };
+    if let Some(internal) = internal {
+        return Err(internal.refusal());
+    }
     match &asked.name {
         Some(_) if by_id => {
             let why = "name the topic or give its id, not both";
             Err(Refusal::with(ErrorCode::InvalidRequest, &why))
         }
-        Some(name) => broker
-            .topic(name.as_str())
-            .ok_or_else(|| Refusal::of(ErrorCode::UnknownTopicOrPartition)),
+        Some(name) => broker.topic(name.as_str()).ok_or_else(unknown),
         None if by_id => broker
             .topics
             .get_by_id(&broker.log, asked.topic_id)

@@ -5,7 +5,8 @@
 
 use crate::{
     fetch_answer::{PartitionAnswer, Reach},
-    partition::{Partition, Readable},
+    internal_topic::{INTERNAL_OFFSET, is_internal_partition},
+    partition::{Partition, Readable, check_leader_epoch},
     session::Wake,
     topic::Topic,
 };
@@ -21,6 +22,30 @@ pub(crate) struct Asked {
     pub(crate) leader_epoch: i32,
 }
 
+/// A topic that is fetched from.
+pub(crate) enum FetchTopic {
+    Stream(Arc<Topic>),
+    /// An internal topic: it has no records.
+    Internal,
+}
+
+/// A partition that is fetched from.
+pub(super) enum FetchPartition {
+    Stream(Arc<Partition>),
+    /// Of an internal topic.
+    Internal,
+}
+
+impl FetchPartition {
+    /// True if its topic was deleted.
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Stream(partition) => partition.live.is_gone(),
+            Self::Internal => false,
+        }
+    }
+}
+
 /// A partition in a session.
 pub(crate) type Place = (KafkaUuid, KafkaString, i32);
 
@@ -34,7 +59,7 @@ pub(super) struct Slot {
     /// The last look that read it.
     pub(super) looked: u64,
     pub(super) asked: Asked,
-    pub(super) partition: Result<Arc<Partition>, ErrorCode>,
+    pub(super) partition: Result<FetchPartition, ErrorCode>,
     /// The name of its topic, if that was found by its id and is gone.
     pub(super) lost: Option<Box<str>>,
     cursor: ReadCursor,
@@ -70,14 +95,24 @@ impl Slot {
         let waits = self.interest.is_some() && !self.is_due && self.next == asked.offset;
         waits
             && self.asked.leader_epoch == asked.leader_epoch
-            && self.partition.as_ref().is_ok_and(|it| !it.live.is_gone())
+            && self.partition.as_ref().is_ok_and(|it| !it.is_gone())
     }
 
     /// An answer without records.
     pub(super) fn nothing(&self, committed: bool) -> PartitionAnswer {
         match &self.partition {
             Err(error) => PartitionAnswer::failed(self.place.2, *error),
-            Ok(partition) => {
+            Ok(FetchPartition::Internal) => PartitionAnswer {
+                index: self.place.2,
+                error: ErrorCode::None,
+                high_watermark: INTERNAL_OFFSET,
+                last_stable_offset: INTERNAL_OFFSET,
+                log_start_offset: INTERNAL_OFFSET,
+                aborted: committed.then(Vec::new),
+                chunks: Vec::new(),
+                offsets: 0..0,
+            },
+            Ok(FetchPartition::Stream(partition)) => {
                 let stable = if committed {
                     partition.last_stable_offset()
                 } else {
@@ -111,14 +146,19 @@ impl Slot {
         self.next = self.asked.offset;
         self.lose_if_gone();
         let mut answer = self.nothing(committed);
-        let Ok(partition) = &self.partition else { return (answer, false) };
         if answer.error != ErrorCode::None {
             return (answer, false);
         }
-        if self.asked.leader_epoch > 0 {
-            let error = ErrorCode::UnknownLeaderEpoch;
+        if let Err(error) = check_leader_epoch(self.asked.leader_epoch) {
             return (PartitionAnswer::unread(self.place.2, error), false);
         }
+        let Ok(FetchPartition::Stream(partition)) = &self.partition else {
+            if self.asked.offset != INTERNAL_OFFSET {
+                let error = ErrorCode::OffsetOutOfRange;
+                return (PartitionAnswer::unread(self.place.2, error), false);
+            }
+            return (answer, false);
+        };
         let below = if committed { answer.last_stable_offset } else { i64::MAX };
         let max_bytes = bytes.min(self.asked.max_bytes);
         let limit = ReadLimit { max_bytes, at_least_one, below };
@@ -149,7 +189,7 @@ impl Slot {
 
     /// Lets go of a partition whose topic was deleted.
     pub(super) fn lose_if_gone(&mut self) {
-        let Ok(partition) = &self.partition else { return };
+        let Ok(FetchPartition::Stream(partition)) = &self.partition else { return };
         if !partition.live.is_gone() {
             return;
         }
@@ -174,7 +214,7 @@ impl Slot {
 
     /// Waits for something to read after what was found.
     pub(super) fn wait(&mut self, id: u32, wake: &Arc<Wake>, committed: bool) {
-        if let Ok(partition) = &self.partition {
+        if let Ok(FetchPartition::Stream(partition)) = &self.partition {
             let wake = Arc::clone(wake);
             let notice = Box::new(move || wake.ring(id));
             self.interest = Some(partition.on_readable(self.next, committed, notice));
@@ -182,8 +222,12 @@ impl Slot {
     }
 }
 
-pub(super) fn partition_of(topic: &Topic, place: &Place) -> Result<Arc<Partition>, ErrorCode> {
-    topic.partition(place.2).ok_or(ErrorCode::UnknownTopicOrPartition)
+pub(super) fn partition_of(topic: &FetchTopic, place: &Place) -> Result<FetchPartition, ErrorCode> {
+    let partition = match topic {
+        FetchTopic::Stream(topic) => topic.partition(place.2).map(FetchPartition::Stream),
+        FetchTopic::Internal => is_internal_partition(place.2).then_some(FetchPartition::Internal),
+    };
+    partition.ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
 /// What is said of a topic that was never found, by id or by name.

@@ -651,3 +651,70 @@ async fn there_are_no_quotas() {
     }
     node.stop().await;
 }
+
+#[tokio::test]
+async fn partitions_are_in_the_one_folder_and_cannot_be_moved_to_another() {
+    use alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 2).await;
+    let topic = |name: &str, partitions: Vec<i32>| {
+        AlterReplicaLogDirTopic::default().with_name(text(name)).with_partitions(partitions)
+    };
+    let here = node.log.folder().to_string_lossy().into_owned();
+    for version in 1..=2 {
+        let dir = |path: &str, topics: Vec<AlterReplicaLogDirTopic>| {
+            AlterReplicaLogDir::default().with_path(text(path)).with_topics(topics)
+        };
+        let dirs = vec![
+            dir(&here, vec![topic("t", vec![0, 7]), topic("gone", vec![0])]),
+            dir("/elsewhere", vec![topic("t", vec![1])]),
+        ];
+        let request = AlterReplicaLogDirsRequestData::default().with_dirs(dirs);
+        let results = client.ask(&request, version).await.results;
+        let told: Vec<(&str, Vec<(i32, i16)>)> = results
+            .iter()
+            .map(|it| {
+                let partitions = it.partitions.iter();
+                let partitions = partitions.map(|it| (it.partition_index, it.error_code));
+                (it.topic_name.as_str(), partitions.collect())
+            })
+            .collect();
+        let unknown = code(ErrorCode::UnknownTopicOrPartition);
+        let no_folder = code(ErrorCode::LogDirNotFound);
+        let of_t = vec![(0, 0), (7, unknown), (1, no_folder)];
+        assert_eq!(told, [("gone", vec![(0, unknown)]), ("t", of_t)]);
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn the_quorum_of_the_metadata_is_this_node() {
+    use describe_quorum_request::{PartitionData, TopicData};
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    for version in 0..=2 {
+        let ask = |name: &str, index: i32| {
+            let partition = PartitionData::default().with_partition_index(index);
+            TopicData::default().with_topic_name(text(name)).with_partitions(vec![partition])
+        };
+        let topics = vec![ask("__cluster_metadata", 0), ask("__cluster_metadata", 1), ask("t", 0)];
+        let request = DescribeQuorumRequestData::default().with_topics(topics);
+        let answer = client.ask(&request, version).await;
+        assert_eq!((answer.error_code, answer.topics.len()), (0, 3));
+        let told: Vec<_> = answer.topics.iter().map(|it| it.partitions[0].clone()).collect();
+        assert_eq!((told[0].error_code, told[0].leader_id, told[0].leader_epoch), (0, 1, 0));
+        let voters: Vec<i32> = told[0].current_voters.iter().map(|it| it.replica_id).collect();
+        assert_eq!((voters, told[0].observers.len()), (vec![1], 0));
+        let unknown = code(ErrorCode::UnknownTopicOrPartition);
+        assert_eq!((told[1].error_code, told[2].error_code), (unknown, unknown));
+        if version >= 2 {
+            let node_told = only(answer.nodes);
+            let listener = only(node_told.listeners);
+            assert_eq!((node_told.node_id, listener.port), (1, node.address().port()));
+            assert_eq!(listener.name.as_str(), "PLAINTEXT");
+            assert!(told[1].error_message.is_some());
+        }
+    }
+    node.stop().await;
+}

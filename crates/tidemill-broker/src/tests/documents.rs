@@ -1,8 +1,9 @@
 //! The tables of `docs/broker.md` and `docs/formats.md` are those of the code.
 
 use crate::{
-    BrokerSettings, api,
+    BrokerSettings,
     broker_settings::BROKER_SETTINGS,
+    requests::REQUESTS,
     store::Table,
     topic_settings::{Defaults, Kind, Place, TOPIC_SETTINGS, TopicSetting},
 };
@@ -57,8 +58,10 @@ fn the_page_has_the_requests_that_are_answered() {
         .into_iter()
         .map(|row| (row[0].to_owned(), row[1].to_owned(), row[2].to_owned()))
         .collect();
-    let known: Vec<_> = api::supported()
-        .map(|(key, from, to)| {
+    let known: Vec<_> = REQUESTS
+        .iter()
+        .map(|it| {
+            let (key, (from, to)) = (it.key, it.versions());
             (format!("{key:?}"), (key as i16).to_string(), format!("{from} to {to}"))
         })
         .collect();

@@ -4,7 +4,10 @@
 //! The target `broker` in `fuzz/` does the same with bytes that a fuzzer chooses.
 
 use super::client::*;
-use crate::{Broker, BrokerSettings, Unwired, api};
+use crate::{
+    Broker, BrokerSettings, Unwired,
+    requests::{REQUESTS, RequestKind},
+};
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use std::{path::Path, sync::Arc, time::Duration};
@@ -52,7 +55,7 @@ macro_rules! kinds {
         /// A frame of each kind in each version that is answered, with nothing in it.
         fn plain_frames() -> Vec<Bytes> {
             let mut frames = Vec::new();
-            for (key, from, to) in api::supported() {
+            for (key, (from, to)) in REQUESTS.iter().map(|it| (it.key, it.versions())) {
                 for version in from..=to {
                     frames.extend(match key {
                         $(<$request as Request>::KEY => content(&$request::default(), version),)*
@@ -239,10 +242,11 @@ async fn ask(client: &mut Unwired, frame: Bytes, counts: &mut Counts) {
         Ok(Ok(Some(answer))) => {
             counts.answered += 1;
             let (key, version) = head.expect("it has a head");
-            let known = api::supported().find(|(it, ..)| *it as i16 == key).unwrap();
+            let kind = RequestKind::of(key).unwrap();
+            let (from, to) = kind.versions();
             // An unknown version of the question for versions is answered in the oldest.
-            let version = if (known.1..=known.2).contains(&version) { version } else { 0 };
-            let shown = shown_of(known.0, version, answer);
+            let version = if (from..=to).contains(&version) { version } else { 0 };
+            let shown = shown_of(kind.key, version, answer);
             assert!(!shown.contains("error_code: -1,"), "UNKNOWN_SERVER_ERROR: {shown}");
         }
     }

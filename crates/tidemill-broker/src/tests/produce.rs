@@ -258,6 +258,10 @@ async fn bad_chunks_get_the_protocols_errors() {
         let answer = only(client.ask(&request, 11).await.responses).partition_responses;
         assert_eq!(answer[0].error_code, code(error), "{what}: {:?}", answer[0].error_message);
         assert!(answer[0].error_message.is_some(), "{what}");
+        // Of the cases, one has a single record at fault.
+        let named: Vec<i32> = answer[0].record_errors.iter().map(|it| it.batch_index).collect();
+        let expected: &[i32] = if what == "a header without a key" { &[0] } else { &[] };
+        assert_eq!(named, expected, "{what}");
         assert_eq!((answer[0].base_offset, answer[1].error_code), (-1, 0), "{what}");
     }
     assert_eq!(client.fetch("t", 0, 0, 0).await.high_watermark, 0);
@@ -410,4 +414,61 @@ async fn row_33_a_claimed_length_takes_no_memory() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     node.stop().await;
+}
+
+/// A chunk with a record for each of these keys.
+fn keyed(keys: &[Option<&[u8]>], compression: Compression) -> Vec<u8> {
+    let mut builder = ChunkBuilder::new(compression);
+    for key in keys {
+        builder.append(1_000, *key, Some(b"value"), [].into_iter()).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+/// KIP-467: a client tells the records that are wrong from those that came with them.
+#[tokio::test]
+async fn records_without_a_key_are_named_one_by_one() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create_with("t", 2, &[("cleanup.policy", "compact")]).await;
+    let keys: [Option<&[u8]>; 5] = [Some(b"a"), None, Some(b"b"), None, Some(b"")];
+    for compression in [Compression::NONE, Compression::of(Codec::Zstd)] {
+        let request = produce("t", 0, keyed(&keys, compression), -1);
+        for version in [7, 8, 12] {
+            let answer = client.ask(&request, version).await;
+            let answer = only(only(answer.responses).partition_responses);
+            assert_eq!(answer.error_code, code(ErrorCode::InvalidRecord));
+            let named: Vec<i32> = answer.record_errors.iter().map(|it| it.batch_index).collect();
+            let expected: &[i32] = if version < 8 { &[] } else { &[1, 3] };
+            assert_eq!(named, expected, "version {version}");
+            if version >= 8 {
+                let why = answer.error_message.unwrap();
+                assert!(why.as_str().contains("no key"), "{why}");
+                let own = &answer.record_errors[0].batch_index_error_message;
+                assert_eq!(own.as_ref(), Some(&why));
+            }
+        }
+    }
+    assert_eq!(client.fetch("t", 0, 0, 0).await.high_watermark, 0, "nothing is stored");
+    // The records at fault without the others.
+    let good: Vec<Option<&[u8]>> = keys.into_iter().filter(Option::is_some).collect();
+    assert_eq!(client.produce("t", 0, keyed(&good, Compression::NONE)).await.error_code, 0);
+}
+
+#[tokio::test]
+async fn records_at_fault_are_named_up_to_a_bound_of_the_request() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create_with("t", 2, &[("cleanup.policy", "compact")]).await;
+    let keys = vec![None; 9_000];
+    let chunk = keyed(&keys, Compression::of(Codec::Zstd));
+    let mut request = produce("t", 0, chunk.clone(), -1);
+    let second = PartitionProduceData::default().with_index(1).with_records(Some(chunk.into()));
+    request.topic_data[0].partition_data.push(second);
+    let answers = only(client.ask(&request, 12).await.responses).partition_responses;
+    let named: Vec<usize> = answers.iter().map(|it| it.record_errors.len()).collect();
+    assert_eq!(named, [9_000, 1_000]);
+    assert_eq!(answers[0].record_errors[8_999].batch_index, 8_999);
+    assert_eq!(answers[0].record_errors[0].batch_index_error_message, None);
+    assert!(answers.iter().all(|it| it.error_code == code(ErrorCode::InvalidRecord)));
 }

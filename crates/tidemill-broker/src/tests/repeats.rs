@@ -151,3 +151,53 @@ async fn topics_that_do_not_fit_together_are_not_possible_together() {
     assert_eq!(codes, [0, 0, code(ErrorCode::InvalidPartitions)]);
     node.stop().await;
 }
+
+/// What else two mentions of a resource ask for is answered, too.
+#[tokio::test]
+async fn settings_of_both_mentions_are_described() {
+    let (node, mut client, _) = node().await;
+    let of = |keys: Option<Vec<&str>>| {
+        DescribeConfigsResource::default()
+            .with_resource_type(2)
+            .with_resource_name(text("t"))
+            .with_configuration_keys(keys.map(|it| it.into_iter().map(text).collect()))
+    };
+    let two = vec![of(Some(vec!["retention.ms"])), of(Some(vec!["segment.bytes"]))];
+    let request = DescribeConfigsRequestData::default().with_resources(two.clone());
+    let configs = only(client.ask(&request, 4).await.results).configs;
+    let names: Vec<_> = configs.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["retention.ms", "segment.bytes"]);
+    for all in [None, Some(Vec::new())] {
+        let request = request.clone().with_resources([two.clone(), vec![of(all)]].concat());
+        assert!(only(client.ask(&request, 4).await.results).configs.len() > 20);
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn offsets_of_both_mentions_of_a_group_are_told() {
+    let (node, mut client, id) = node().await;
+    let group = |partitions: Option<Vec<i32>>| {
+        let topic = |it| {
+            OffsetFetchRequestTopics::default().with_name(text("t")).with_partition_indexes(it)
+        };
+        OffsetFetchRequestGroup::default()
+            .with_group_id(text("g"))
+            .with_topics(partitions.map(|it| vec![topic(it)]))
+    };
+    assert_eq!(commit(&mut client, "g", ("", -1), ("t", id), 7, 8).await, ErrorCode::None);
+    let groups = vec![group(Some(vec![1])), group(Some(vec![0]))];
+    let request = OffsetFetchRequestData::default().with_groups(groups);
+    let topics = only(client.ask(&request, 9).await.groups).topics;
+    let told: Vec<_> = topics
+        .iter()
+        .flat_map(|it| &it.partitions)
+        .map(|it| (it.partition_index, it.committed_offset))
+        .collect();
+    assert_eq!(told, [(1, -1), (0, 7)]);
+    let groups = vec![group(Some(vec![1])), group(None)];
+    let request = OffsetFetchRequestData::default().with_groups(groups);
+    let all = only(only(client.ask(&request, 9).await.groups).topics);
+    assert_eq!(only(all.partitions).committed_offset, 7);
+    node.stop().await;
+}

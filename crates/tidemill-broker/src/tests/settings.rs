@@ -303,3 +303,59 @@ async fn batches_stay_as_they_came_whatever_codec_a_topic_names() {
     assert_eq!(shown(&mut client, "lz4").await["compression.type"].0, "lz4");
     node.stop().await;
 }
+
+/// Name, value, source and synonyms of a broker's setting.
+async fn broker_setting(client: &mut Client, name: &str) -> (String, i8, Vec<(String, i8)>) {
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(4)
+        .with_resource_name(text("1"))
+        .with_configuration_keys(Some(vec![text(name)]));
+    let request = DescribeConfigsRequestData::default()
+        .with_resources(vec![resource])
+        .with_include_synonyms(true);
+    let setting = only(only(client.ask(&request, 4).await.results).configs);
+    let synonyms = setting.synonyms.iter().map(|it| (it.name.to_string(), it.source)).collect();
+    (setting.value.unwrap().to_string(), setting.config_source, synonyms)
+}
+
+#[tokio::test]
+async fn settings_of_the_broker_tell_whether_they_were_set() {
+    const STATIC: i8 = 4;
+    const DEFAULT: i8 = 5;
+    let node = Node::start_with(|how| {
+        how.settings.stated.extend(["node.id", "num.partitions", "log.retention.ms"]);
+        how.settings.limits.idle_ms = 5_000;
+    })
+    .await;
+    let mut client = node.client().await;
+    let both = |name: &str| vec![(name.to_owned(), STATIC), (name.to_owned(), DEFAULT)];
+    for (name, value) in [
+        // To their defaults.
+        ("node.id", "1"),
+        ("broker.id", "1"),
+        ("num.partitions", "1"),
+        ("log.retention.ms", "604800000"),
+        // To something else.
+        ("connections.max.idle.ms", "5000"),
+    ] {
+        let shown = broker_setting(&mut client, name).await;
+        assert_eq!(shown, (value.to_owned(), STATIC, both(name)), "{name}");
+    }
+    for name in ["auto.create.topics.enable", "log.segment.bytes", "max.connections"] {
+        let (_, source, synonyms) = broker_setting(&mut client, name).await;
+        assert_eq!((source, synonyms), (DEFAULT, vec![(name.to_owned(), DEFAULT)]), "{name}");
+    }
+    // A topic's setting of its own, with those of the broker behind it.
+    client.create_with("t", 1, &[("retention.ms", "5")]).await;
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(2)
+        .with_resource_name(text("t"))
+        .with_configuration_keys(Some(vec![text("retention.ms")]));
+    let request = DescribeConfigsRequestData::default()
+        .with_resources(vec![resource])
+        .with_include_synonyms(true);
+    let setting = only(only(client.ask(&request, 4).await.results).configs);
+    let sources: Vec<i8> = setting.synonyms.iter().map(|it| it.source).collect();
+    assert_eq!((setting.config_source, sources), (1, vec![1, STATIC, DEFAULT]));
+    node.stop().await;
+}

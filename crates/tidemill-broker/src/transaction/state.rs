@@ -171,7 +171,15 @@ pub(crate) fn init(
         }
         Phase::Ongoing => Ok(Initialized::AbortFirst(current.fenced(asked.now_ms))),
         Phase::Empty | Phase::CompleteCommit | Phase::CompleteAbort if repeats => {
-            Ok(Initialized::Repeated(had))
+            if asked.timeout_ms == current.timeout_ms {
+                return Ok(Initialized::Repeated(had));
+            }
+            // Its producer is the same, and its next transaction may take another time.
+            Ok(Initialized::Become(Transaction {
+                timeout_ms: asked.timeout_ms,
+                changed_ms: asked.now_ms,
+                ..current.clone()
+            }))
         }
         Phase::Empty | Phase::CompleteCommit | Phase::CompleteAbort => {
             let mut next = Transaction {

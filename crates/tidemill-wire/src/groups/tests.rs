@@ -81,6 +81,61 @@ fn topics_of_a_subscription_are_read() {
     assert_eq!(subscribed_topics(b""), None);
 }
 
+/// Metadata of version 3: one topic, the given fields, and what the consumer owned before.
+fn metadata(
+    user_data: Option<&str>,
+    owned: &[i32],
+    generation: i32,
+    rack: Option<&str>,
+) -> Vec<u8> {
+    let mut bytes = b"\x00\x03\x00\x00\x00\x01\x00\x01a".to_vec();
+    let length = |it: &str| i32::try_from(it.len()).unwrap();
+    bytes.extend(user_data.map_or(-1, length).to_be_bytes());
+    bytes.extend(user_data.unwrap_or_default().as_bytes());
+    bytes.extend(b"\x00\x00\x00\x01\x00\x01a");
+    bytes.extend(i32::try_from(owned.len()).unwrap().to_be_bytes());
+    owned.iter().for_each(|it| bytes.extend(it.to_be_bytes()));
+    bytes.extend(generation.to_be_bytes());
+    bytes.extend(rack.map_or(-1i16, |it| i16::try_from(it.len()).unwrap()).to_be_bytes());
+    bytes.extend(rack.unwrap_or_default().as_bytes());
+    bytes
+}
+
+#[test]
+fn subscription_leaves_out_the_past_of_its_consumer() {
+    let before = metadata(Some("weight=2"), &[0, 1], 7, Some("west"));
+    let after = metadata(Some("weight=2"), &[], -1, Some("west"));
+    assert_ne!(before, after);
+    let subscription = Subscription::read(&before).unwrap();
+    assert_eq!(Subscription::read(&after).as_ref(), Some(&subscription));
+    assert_eq!(subscription.topics, BTreeSet::from(["a"]));
+    assert_eq!(subscription.user_data, Some(&b"weight=2"[..]));
+    assert_eq!(subscription.rack, Some("west"));
+    assert!(subscription.later_fields.is_empty());
+    for other in [
+        metadata(Some("weight=3"), &[0, 1], 7, Some("west")),
+        metadata(None, &[0, 1], 7, Some("west")),
+        metadata(Some("weight=2"), &[0, 1], 7, Some("east")),
+        metadata(Some("weight=2"), &[0, 1], 7, None),
+        [before.as_slice(), b"more"].concat(),
+    ] {
+        let other = Subscription::read(&other).unwrap();
+        assert_ne!(other, subscription);
+    }
+    for cut in 0..before.len() {
+        assert_eq!(Subscription::read(&before[..cut]), None, "{cut}");
+    }
+}
+
+#[test]
+fn subscription_of_an_older_version_has_no_rack() {
+    let oldest = b"\x00\x00\x00\x00\x00\x01\x00\x01a\xff\xff\xff\xff";
+    let subscription = Subscription::read(oldest).unwrap();
+    assert_eq!((subscription.user_data, subscription.rack), (None, None));
+    let newest = metadata(None, &[], -1, None);
+    assert_eq!(Subscription::read(&newest), Some(subscription));
+}
+
 proptest! {
     #[test]
     fn what_is_written_reads_back(
@@ -106,6 +161,7 @@ proptest! {
             OffsetKey::decode(&bytes),
             OffsetKey::decode_pending(&bytes),
             subscribed_topics(&bytes),
+            Subscription::read(&bytes),
         );
     }
 }

@@ -74,5 +74,7 @@ pairs! {
         AlterPartitionReassignmentsResponseData;
     ListPartitionReassignments ListPartitionReassignmentsRequestData
         ListPartitionReassignmentsResponseData;
+    AlterReplicaLogDirs AlterReplicaLogDirsRequestData AlterReplicaLogDirsResponseData;
+    DescribeQuorum DescribeQuorumRequestData DescribeQuorumResponseData;
     DescribeClientQuotas DescribeClientQuotasRequestData DescribeClientQuotasResponseData;
 }

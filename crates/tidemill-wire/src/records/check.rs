@@ -57,6 +57,9 @@ pub(super) struct Walk {
     base_timestamp_ms: i64,
     max_timestamp_ms: i64,
     has_keyless: bool,
+    /// The first records without a key, counted from 0, at most `keyless_max`.
+    keyless: Vec<u32>,
+    keyless_max: usize,
     record_bytes_max: usize,
     long_bytes: usize,
     /// The long record that is under way.
@@ -78,12 +81,27 @@ pub fn check_records(
     head: &ChunkHead,
     limit: RecordsLimit,
 ) -> Result<RecordsSeen, RecordsError> {
+    check_records_and_keys(chunk, head, limit, 0).map(|(seen, _)| seen)
+}
+
+/// As [`check_records`]. Also returns the first records without a key, counted from 0, at most
+/// `keyless_max` of them.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_records_and_keys(
+    chunk: &[u8],
+    head: &ChunkHead,
+    limit: RecordsLimit,
+    keyless_max: usize,
+) -> Result<(RecordsSeen, Vec<u32>), RecordsError> {
     let codec = codec(head)?;
     if head.attributes & !ATTRIBUTES != 0 {
         return Err(RecordsError::Attributes(head.attributes));
     }
     let body = chunk.get(CHUNK_HEAD_BYTES..head.bytes).unwrap_or_default();
     let mut seen = Walk::new(head, limit.record_bytes_max);
+    seen.keyless_max = keyless_max;
     let (plain_bytes, rest_bytes) = match codec {
         Codec::None => (body.len(), body.len() - seen.feed(body)?),
         Codec::Lz4 if lz4::is_linked(body) => return Err(RecordsError::Linked),
@@ -91,7 +109,7 @@ pub fn check_records(
     };
     seen.finish(rest_bytes)?;
     let (max_timestamp_ms, has_keyless) = (seen.max_timestamp_ms, seen.has_keyless);
-    Ok(RecordsSeen { plain_bytes, max_timestamp_ms, has_keyless })
+    Ok((RecordsSeen { plain_bytes, max_timestamp_ms, has_keyless }, seen.keyless))
 }
 
 impl Walk {
@@ -102,6 +120,8 @@ impl Walk {
             base_timestamp_ms: head.base_timestamp_ms,
             max_timestamp_ms: i64::MIN,
             has_keyless: false,
+            keyless: Vec::new(),
+            keyless_max: 0,
             record_bytes_max,
             long_bytes: LONG_BYTES,
             long: None,
@@ -173,6 +193,9 @@ impl Walk {
             return Err(RecordsError::OutOfOrder { record: self.found, delta });
         }
         self.check_length(bytes)?;
+        if is_keyless && self.keyless.len() < self.keyless_max {
+            self.keyless.push(self.found);
+        }
         self.found += 1;
         self.max_timestamp_ms = self.max_timestamp_ms.max(timestamp_ms);
         self.has_keyless |= is_keyless;

@@ -3,7 +3,7 @@
 use super::*;
 use std::mem::size_of;
 use tidemill_wire::kafka::{
-    FRAME_HEAD_BYTES, KafkaString, RawTaggedField,
+    ApiKey, FRAME_HEAD_BYTES, KafkaString, RawTaggedField,
     message::{
         AclCreation, AclCreationResult, Coordinator, DeletableGroupResult, DeleteAclsFilter,
         DeleteAclsFilterResult, OffsetCommitRequestTopic, PartitionProduceData,

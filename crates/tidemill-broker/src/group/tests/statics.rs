@@ -1,6 +1,12 @@
 //! Scenes of static members. (KIP-345.)
 
 use super::{Asking, SESSION_MS, Stage, asking};
+use crate::group::{
+    join::Join,
+    member::Ticket,
+    subscription::tests::{BEFORE, Metadata},
+};
+use bytes::Bytes;
 use tidemill_wire::kafka::ErrorCode;
 
 fn fixed(instance: &str, id: &str) -> Asking {
@@ -169,4 +175,130 @@ fn a_group_of_absent_static_members_ends() {
     stage.leave("", Some("a")).unwrap();
     stage.pass(10 * SESSION_MS);
     assert_eq!(stage.state(), "Empty");
+}
+
+impl Stage {
+    /// Joins with these protocols and bytes.
+    fn join_with(&mut self, instance: &str, protocols: &[(&str, Bytes)]) -> Ticket {
+        self.join_as(instance, "", protocols, "consumer")
+    }
+
+    fn join_as(
+        &mut self,
+        instance: &str,
+        member_id: &str,
+        protocols: &[(&str, Bytes)],
+        protocol_type: &str,
+    ) -> Ticket {
+        let protocols = protocols.iter().map(|(name, it)| ((*name).to_owned(), it.clone()));
+        let protocols = protocols.collect();
+        self.join_by(fixed(instance, member_id), |join| Join {
+            protocols,
+            protocol_type: protocol_type.to_owned(),
+            client_host: "/10.0.0.2".to_owned(),
+            session_ms: SESSION_MS / 2,
+            ..join
+        })
+    }
+}
+
+/// Two static members with this metadata for `protocol`, stable in generation 1. The first leads.
+fn two_with(protocol: &str, metadata: &Bytes) -> (Stage, String, String) {
+    let mut stage = Stage::new(100);
+    let protocols = [(protocol, metadata.clone())];
+    let first = stage.join_with("a", &protocols);
+    let second = stage.join_with("b", &protocols);
+    stage.pass(1_000);
+    let (first, second) = (stage.answer(first).member_id, stage.answer(second).member_id);
+    stage.sync(&second, 1, &[]);
+    stage.sync(&first, 1, &[(&first, "left"), (&second, "right")]);
+    stage.store(true);
+    (stage, first, second)
+}
+
+#[test]
+fn a_changed_subscription_makes_all_join_again() {
+    let bytes = BEFORE.bytes();
+    let lists: Vec<Vec<(&str, Bytes)>> = vec![
+        vec![("range", Metadata { topics: &["orders", "bills", "refunds"], ..BEFORE }.bytes())],
+        vec![("range", Metadata { topics: &["bills"], ..BEFORE }.bytes())],
+        vec![("range", Metadata { user_data: Some("weight=3"), ..BEFORE }.bytes())],
+        vec![("range", Metadata { rack: Some("east"), ..BEFORE }.bytes())],
+        vec![("range", bytes.clone()), ("roundrobin", bytes.clone())],
+        vec![("range", Bytes::from_static(b"no metadata of a consumer"))],
+    ];
+    for changed in lists {
+        for instance in ["a", "b"] {
+            let (mut stage, first, second) = two_with("range", &bytes);
+            let back = stage.join_with(instance, &changed);
+            assert_eq!(stage.state(), "PreparingRebalance", "{changed:?}");
+            let (other, other_id) = if instance == "a" { ("b", second) } else { ("a", first) };
+            let joined = stage.join_as(other, &other_id, &[("range", bytes.clone())], "consumer");
+            let (back, other) = (stage.answer(back), stage.answer(joined));
+            assert_eq!((back.error, back.generation), (ErrorCode::None, 2));
+            let leader = if instance == "a" { &back } else { &other };
+            let told = leader.members.iter().find(|it| it.0 == back.member_id);
+            assert_eq!(told.map(|it| &it.2), Some(&changed[0].1), "the leader sees the change");
+        }
+    }
+}
+
+#[test]
+fn a_restart_that_changes_nothing_but_the_past_keeps_the_generation() {
+    let restarted = Metadata { owned: &[], generation: -1, ..BEFORE };
+    for protocol in ["range", "cooperative-sticky"] {
+        let (mut stage, _, _) = two_with(protocol, &BEFORE.bytes());
+        let back = stage.join_with("b", &[(protocol, restarted.bytes())]);
+        stage.store(true);
+        let answer = stage.answer(back);
+        assert_eq!((answer.generation, stage.state()), (1, "Stable"), "{protocol}");
+        let member = stage.group.members().find(|it| it.id == answer.member_id).unwrap();
+        assert_eq!(member.client_host, "/10.0.0.2", "where it runs now");
+        assert_eq!(member.session_ms, SESSION_MS / 2);
+    }
+}
+
+#[test]
+fn a_change_that_was_not_stored_is_still_a_change() {
+    let (mut stage, first, _) = two_with("range", &BEFORE.bytes());
+    let changed = Metadata { topics: &["refunds"], ..BEFORE }.bytes();
+    stage.join_with("b", &[("range", changed.clone())]);
+    // It gives up and comes again before the others have joined.
+    let back = stage.join_with("b", &[("range", changed)]);
+    let led = stage.join_as("a", &first, &[("range", BEFORE.bytes())], "consumer");
+    assert_eq!((stage.answer(back).generation, stage.answer(led).members.len()), (2, 2));
+}
+
+#[test]
+fn alone_a_member_may_come_back_with_protocols_that_it_did_not_know() {
+    let of_range = [("range", BEFORE.bytes())];
+    let of_sticky = [("cooperative-sticky", BEFORE.bytes())];
+    let mut stage = Stage::new(0);
+    let first = stage.join_with("a", &of_range);
+    let first = stage.answer(first).member_id;
+    stage.sync(&first, 1, &[]);
+    stage.store(true);
+    let back = stage.join_with("a", &of_sticky);
+    let answer = stage.answer(back);
+    assert_eq!((answer.generation, answer.protocol.as_deref()), (2, Some("cooperative-sticky")));
+    // With its own id, too, and as another type of member.
+    let again = stage.join_as("a", &answer.member_id, &[("default", BEFORE.bytes())], "connect");
+    let again = stage.answer(again);
+    assert_eq!((again.error, again.generation), (ErrorCode::None, 3));
+    assert_eq!(again.protocol_type.as_deref(), Some("connect"));
+    // Beside others it has to know what they know.
+    let (mut stage, _, _) = two_with("range", &BEFORE.bytes());
+    let back = stage.join_with("b", &of_sticky);
+    assert_eq!(stage.answer(back).error, ErrorCode::InconsistentGroupProtocol);
+    assert_eq!(stage.state(), "Stable");
+}
+
+#[test]
+fn a_follower_that_asks_again_may_change_its_times() {
+    let (mut stage, _, second) = two();
+    let before = stage.group.members().find(|it| it.id == second).unwrap().session_ms;
+    let again = stage.join_by(fixed("b", &second), |join| Join { session_ms: 77_000, ..join });
+    assert_eq!(stage.answer(again).generation, 1);
+    let member = stage.group.members().find(|it| it.id == second).unwrap();
+    assert_eq!((before, member.session_ms), (SESSION_MS, 77_000));
 }

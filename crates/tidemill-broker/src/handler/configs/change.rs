@@ -11,6 +11,7 @@ use crate::{
     Broker,
     api::Context,
     handler::{blocking, topics::twice},
+    internal_topic::InternalTopic,
     refusal::Refusal,
     topic_settings::{Kind, Texts, find},
 };
@@ -172,6 +173,9 @@ fn change_topic(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(
         return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
     }
     check_name(name)?;
+    if let Some(internal) = InternalTopic::named(broker, name) {
+        return Err(internal.refusal());
+    }
     let _one = broker.topics.change();
     let found = topic_spec(broker, name);
     let defaults = broker.defaults();

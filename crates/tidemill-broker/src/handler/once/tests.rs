@@ -23,3 +23,11 @@ fn partitions_that_are_named_again_are_left_out() {
     let left = [("a", vec![1, 2]), ("b", vec![]), ("a", vec![3]), ("c", vec![1])];
     assert_eq!(topics, left);
 }
+
+#[test]
+fn what_is_named_again_is_merged() {
+    let mut groups =
+        vec![("b", vec![1]), ("a", vec![2]), ("b", vec![3]), ("a", vec![]), ("b", vec![1])];
+    merge_repeated(&mut groups, |it| it.0, |first, again| first.1.extend(again.1));
+    assert_eq!(groups, [("b", vec![1, 3, 1]), ("a", vec![2])]);
+}

@@ -5,7 +5,7 @@ use super::add::asker;
 use crate::{
     api::Context,
     group::registry::Who,
-    handler::offsets::new_offset,
+    handler::offsets::{CommitTopic, new_offset},
     transaction::state::{ProducerEpoch, Protocol},
 };
 use tidemill_wire::kafka::{
@@ -36,10 +36,10 @@ pub(crate) async fn commit(
     let mut offsets = Vec::new();
     let mut topics = Vec::with_capacity(request.topics.len());
     for asked in request.topics {
-        let topic = context.broker.topic(asked.name.as_str());
+        let topic = CommitTopic::named(context.broker, asked.name.as_str());
         let mut partitions = Vec::with_capacity(asked.partitions.len());
         for it in asked.partitions {
-            let topic = topic.as_ref().ok_or(ErrorCode::UnknownTopicOrPartition);
+            let topic = topic.as_ref().map_err(|error| *error);
             let committed = (it.committed_offset, it.committed_leader_epoch);
             let metadata = it.committed_metadata.as_ref();
             let checked = new_offset(context, topic, it.partition_index, committed, metadata);

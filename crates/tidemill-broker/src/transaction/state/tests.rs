@@ -50,6 +50,16 @@ fn ended(current: &Transaction, asked: End) -> Transaction {
 }
 
 #[test]
+fn an_init_that_is_repeated_with_another_timeout_changes_the_timeout_alone() {
+    let before = empty(3);
+    let next = initialized(Some(&before), Some(producer(7, 3)));
+    let again = Init { timeout_ms: 5_000, ..asked(Some(producer(7, 3))) };
+    let expected = Transaction { timeout_ms: 5_000, ..next.clone() };
+    assert_eq!(init(Some(&next), &again), Ok(Initialized::Become(expected.clone())));
+    assert_eq!(init(Some(&expected), &again), Ok(Initialized::Repeated(producer(7, 4))));
+}
+
+#[test]
 fn a_new_id_gets_a_producer_and_each_init_a_newer_epoch() {
     let first = initialized(None, None);
     assert_eq!((first.producer, first.phase), (producer(SPARE, 0), Phase::Empty));

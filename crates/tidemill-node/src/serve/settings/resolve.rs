@@ -104,10 +104,17 @@ fn put(
     source: &str,
     wrong: &mut Vec<Diagnostic>,
 ) {
-    if let Err(why) = (setting.set)(settings, text) {
+    if let Err(why) = set(settings, setting, text) {
         let problem = Problem::new::<String>([], why);
         wrong.push(Diagnostic { file: source.to_owned(), place: None, line: None, problem });
     }
+}
+
+/// Sets a setting, and notes for Kafka's clients that it was set.
+fn set(settings: &mut ServeSettings, setting: &Setting, text: &str) -> Result<(), String> {
+    (setting.set)(settings, text)?;
+    settings.broker.stated.extend(setting.broker_name());
+    Ok(())
 }
 
 fn from_file(settings: &mut ServeSettings, file: &str, text: &str, wrong: &mut Vec<Diagnostic>) {
@@ -140,7 +147,7 @@ fn from_file(settings: &mut ServeSettings, file: &str, text: &str, wrong: &mut V
             continue;
         };
         let outcome = match value_text(node) {
-            Some(text) => (setting.set)(settings, &text),
+            Some(text) => set(settings, setting, &text),
             None => Err(format!("{} stands here, and not a single value", node.describe())),
         };
         if let Err(why) = outcome {

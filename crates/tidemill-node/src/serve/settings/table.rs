@@ -63,6 +63,22 @@ impl Setting {
         format!("TIDEMILL_{}", self.key().to_uppercase())
     }
 
+    /// Its name among the broker's settings, as Kafka's clients are shown them. None: it is not
+    /// shown.
+    #[must_use]
+    pub fn broker_name(&self) -> Option<&'static str> {
+        match self.name {
+            "active-groups" => Some("tidemill.active.groups"),
+            "answers-bytes" => Some("tidemill.answers.bytes"),
+            "check-records" => Some("tidemill.check.records"),
+            "fsync" => Some("tidemill.fsync"),
+            "in-flight" => Some("tidemill.in.flight.requests"),
+            "inflated-bytes" => Some("tidemill.inflated.bytes"),
+            "transfer-time" => Some("tidemill.transfer.ms"),
+            _ => Some(self.kafka).filter(|it| !it.is_empty()),
+        }
+    }
+
     /// Whether it is yes or no, so that a flag alone means yes.
     #[must_use]
     pub fn is_switch(&self) -> bool {
