@@ -10,11 +10,11 @@ use tidemill_wire::kafka::{Message, MessageError, RequestHead, end_frame};
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) parts: Vec<OutgoingChunk>,
-    /// What its memory is charged with, until it is sent.
+    /// The charge for its memory, until it is sent.
     pub(crate) charge: Option<Charge>,
 }
 
-/// What a request came to.
+/// The outcome of beginning a request.
 pub(crate) enum Begun {
     /// Here is the answer.
     Now(Answer),

@@ -19,12 +19,12 @@ use tidemill_wire::kafka::{
     text,
 };
 
-/// What a handler knows beside its request.
+/// The surroundings of a request, for its handler.
 pub(crate) struct Context<'a> {
     pub(crate) broker: &'a Arc<Broker>,
     pub(crate) caller: &'a Caller,
     pub(crate) head: &'a RequestHead,
-    /// What the request is charged with.
+    /// The charge for the request's memory.
     charge: &'a Mutex<Charge>,
 }
 
@@ -33,8 +33,8 @@ impl Context<'_> {
         self.head.version
     }
 
-    /// From now on the request has no more than so many bytes of memory: what it was read as is
-    /// gone. For those that may wait for other clients, so that these need not stand back for it.
+    /// Lowers the request's charge to this many bytes: the memory it was read into is free again. A
+    /// handler that waits for other clients calls this, so that their requests find room.
     pub(crate) fn holds(&self, bytes: usize) {
         self.charge.lock().unwrap_or_else(PoisonError::into_inner).shrink(bytes);
     }
@@ -50,7 +50,7 @@ const ZERO_FROM_VERSION: i16 = 4;
 /// (KAFKA-18659): librdkafka before 2.11.0 compresses nothing where version 0 is not listed.
 const PRODUCE_LISTED_FROM: i16 = 0;
 
-/// Why a request has no answer: what is said of it in the log.
+/// The reason for closing a connection without an answer, as the node's log gives it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unanswered {
     #[error("cannot be read: {0}")]
@@ -106,7 +106,7 @@ where
     Ok(Begun::Now(Answer::of(context.head, &response)?))
 }
 
-/// What is answered, in the words of this version of the question.
+/// The answer to ApiVersions in the given version of the request.
 fn versions(asked: i16, error: ErrorCode) -> ApiVersionsResponseData {
     let version = |kind: &RequestKind| {
         let (from, to) = kind.versions();

@@ -1,7 +1,8 @@
-//! What the node's other sides (HTTP, jobs) ask of the broker: streams by name, what readers of
-//! committed records may see, consumer groups, and figures.
+//! The broker's API for the rest of the node (HTTP, jobs): streams by name, committed records,
+//! consumer groups, and figures.
 //!
-//! Invariant: who reads through [`Committed`] sees what a Kafka consumer with `read_committed` sees.
+//! Invariant: a reader of [`Committed`] sees the records that a Kafka consumer with
+//! `read_committed` sees.
 
 mod group;
 mod lag;
@@ -17,14 +18,15 @@ use crate::{
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_log::{LogError, OnData, Stream, StreamSpec, Streamlet};
 
-/// What happened since the broker was opened, and what is there now.
+/// Counts since the broker was opened, and the sizes of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Connections that are open.
     pub connections: u64,
     /// Connections that were closed at once because there were too many.
     pub connections_refused: u64,
-    /// Connections that were closed for what they sent, or for not taking their answers.
+    /// Connections that the broker closed because of bad requests, or because their answers were
+    /// not taken.
     pub connections_hostile: u64,
     /// Requests.
     pub requests: u64,
@@ -46,7 +48,7 @@ pub struct Committed(Arc<Partition>);
 pub struct Waiting(#[expect(dead_code, reason = "held until it is dropped")] Readable);
 
 impl Broker {
-    /// What happened, and what is there.
+    /// The counts and sizes of this moment.
     #[must_use]
     pub fn figures(&self) -> Figures {
         let counts = &self.counts;
@@ -109,8 +111,8 @@ impl Committed {
         &self.0.streamlet
     }
 
-    /// The offset after the last that may be seen. None: what is known of transactions could not be
-    /// read; the log says why.
+    /// The offset after the last visible record. None: the transactions of the streamlet cannot be
+    /// read, and the log gives the reason.
     #[must_use]
     pub fn end_offset(&self) -> Option<i64> {
         self.0.last_stable_offset().ok()

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! The state shared by all connections.
 
 use crate::{
     frame::Budget,
@@ -25,7 +25,7 @@ use tidemill_log::{Log, LogError, StreamId};
 use tidemill_types::ByteSize;
 use tidemill_wire::{kafka::FRAME_HEAD_BYTES, transactions::TransactionPartition};
 
-/// What random numbers are for.
+/// The purpose of the random numbers for ids of fetch sessions.
 const SESSION_IDS: u64 = 0x6665_7463_6865_7300;
 
 /// The broker of one node.
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Broker {
     }
 }
 
-/// What happened since the broker was made.
+/// Counts since the broker was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) connections: AtomicU64,
@@ -139,8 +139,8 @@ impl Broker {
         }))
     }
 
-    /// Commits what waits and closes the broker's metadata; what is asked for later is refused.
-    /// Before that [`crate::Server::stop`] ends the connections. Blocks.
+    /// Commits pending changes and closes the broker's metadata. Later changes are refused. Call
+    /// [`crate::Server::stop`] first, which ends the connections. Blocks.
     pub fn close(&self) {
         tending::last_snapshots(self);
         self.transactions.close();
@@ -157,7 +157,7 @@ impl Broker {
         let _once = self.address.set(address);
     }
 
-    /// What clients are told to connect to.
+    /// The address to which clients connect.
     pub(crate) fn advertised(&self) -> (String, u16) {
         if let Some(advertised) = &self.settings.advertised {
             return advertised.clone();
@@ -166,8 +166,8 @@ impl Broker {
         (address.ip().to_string(), address.port())
     }
 
-    /// An id that no fetch session has, nor, but for a rare chance, had before the node was started:
-    /// who comes back with that is not to be taken for somebody else.
+    /// An id without a fetch session. It is random, so a client of an earlier run of the node
+    /// almost never meets another client's session.
     pub(crate) fn new_session_id(&self) -> i32 {
         let mut ids = self.session_ids.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -183,7 +183,7 @@ impl Broker {
         &self.settings.cluster_id
     }
 
-    /// What topics have that do not say otherwise.
+    /// The settings of a topic that has none of its own.
     pub(crate) fn defaults(&self) -> Defaults {
         Defaults::of(self.log.options())
     }

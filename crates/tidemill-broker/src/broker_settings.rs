@@ -157,7 +157,7 @@ pub(crate) struct Shown {
     pub(crate) is_set: bool,
 }
 
-/// What topics have that do not say otherwise, under the broker's name for it.
+/// The default of a topic's setting, under the broker's name for it.
 pub(crate) fn topic_default(
     setting: &TopicSetting,
     defaults: &Defaults,

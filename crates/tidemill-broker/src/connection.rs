@@ -37,7 +37,7 @@ use std::{
 use tidemill_wire::kafka::{MessageError, RequestHead};
 use tokio::{net::TcpStream, sync::watch, time::timeout};
 
-/// Who asks, as handlers see it.
+/// The sender of a request.
 #[derive(Debug)]
 pub(crate) struct Caller {
     /// Where from.
@@ -148,7 +148,7 @@ struct Connection {
     caller: Caller,
     frames: Frames,
     out: Outbox,
-    /// Answers that are waited for, and what their requests are charged with.
+    /// Answers that are not there yet, with the charges of their requests.
     waiting: VecDeque<(Waiting, Charge)>,
     fetching: Fetching,
 }
@@ -251,9 +251,9 @@ impl Connection {
         })
     }
 
-    /// An answer with what it is charged with until it is sent: what is left of its request's
-    /// charge, if that is as much as it is long or it is short; else room for answers. One that
-    /// there is no room for is made again when there is: while it waits it is not there.
+    /// Charges an answer until it is sent. A short answer, or one within its request's charge,
+    /// keeps the rest of that charge. A longer one takes room from the budget of answers; while it
+    /// waits for room it is dropped, and made again afterwards.
     async fn charged(
         &mut self,
         mut answer: Answer,
@@ -343,12 +343,12 @@ fn put(out: &mut Outbox, answer: Result<Option<Answer>, MessageError>) -> Result
     Ok(())
 }
 
-/// What a future says now; if nothing, it will wake the task.
+/// Polls a future once. Pending futures wake the task later.
 async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context))).await
 }
 
-/// Sends what is to be sent.
+/// Sends the answers that are ready.
 async fn flush(out: &mut Outbox, broker: &Broker) -> Result<(), End> {
     if out.is_empty() {
         return Ok(());

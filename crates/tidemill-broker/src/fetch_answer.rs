@@ -29,7 +29,7 @@ pub(crate) struct Aborted {
 /// High watermark, last stable offset and start of a partition.
 pub(crate) type Reach = (i64, i64, i64);
 
-/// What a partition has to say.
+/// The answer for one partition.
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionAnswer {
     pub(crate) index: i32,

@@ -1,17 +1,17 @@
-//! Frames from a socket: the length, then so many bytes.
+//! Frames from a socket: the length, then that many bytes.
 //!
-//! Memory follows what has arrived, not what a length claims: the buffer doubles as it fills, and
-//! each doubling is charged to a budget that all connections share. A frame that is not much longer
-//! than one that this connection has sent gets its memory at once, and no more than it needs: a
-//! chunk in it can stay there. An idle connection has no buffer at all.
+//! Memory follows the bytes that have arrived, and never a claimed length: the buffer doubles as it
+//! fills, and each doubling is charged to a budget that all connections share. A frame that is not
+//! much longer than one that this connection has sent gets its memory at once, and no more than it
+//! needs: a chunk in it can stay there. An idle connection has no buffer at all.
 //!
 //! A part of the budget is for frames that are short: clients that begin long ones and do not end
 //! them hold up only those that have long ones too.
 //!
-//! A frame that becomes much when it is read is given out when there is room for that in the budget.
-//! One at a time needs no room, so that some frame always gets on: all frames together, read or
-//! not, have at most the budget and what one of them becomes. That is at most eight times the
-//! budget; a frame that would become more ends its connection before it is read.
+//! A frame whose parsed form is large is read once the budget has room for that form. One frame at
+//! a time may exceed the budget, so that some frame always gets on: all frames together have at
+//! most the budget and the parsed form of one. That form is at most eight times the budget; a
+//! larger one ends its connection before it is read.
 
 use crate::Limits;
 use bytes::{Buf, Bytes, BytesMut};
@@ -35,7 +35,7 @@ mod tests;
 
 use kinds::{Kind, Unread};
 
-/// Whoever wants no more than this finds room though others have not taken all of a long request.
+/// A request of at most this many bytes finds room even while longer ones wait.
 const LITTLE_BYTES: usize = 64 << 10;
 /// A transfer is given a second more for this many bytes.
 const SLOWEST_BYTES: usize = 64 << 10;
@@ -45,7 +45,7 @@ const FIRST_BYTES: usize = 4 << 10;
 const TRUSTED_BYTES_MIN: usize = 16 << 10;
 /// And the most, however long the frames were that it has sent.
 const TRUSTED_BYTES_MAX: usize = 2 << 20;
-/// Whether the budget has room is looked at again after this long.
+/// A frame without room looks at the budget again after this long.
 const ROOM_WAIT: Duration = Duration::from_millis(5);
 
 /// Bytes that all connections of a broker may have buffered together.
@@ -53,7 +53,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(5);
 pub(crate) struct Budget {
     used: AtomicUsize,
     max: usize,
-    /// Of `max`, what only those get who want little.
+    /// The part of `max` that is kept for short requests.
     reserve: usize,
     /// Somebody has more than there was room for.
     beyond: AtomicBool,
@@ -64,7 +64,7 @@ pub(crate) struct Budget {
 pub(crate) struct Charge {
     budget: Arc<Budget>,
     bytes: usize,
-    /// This is who has more than there was room for.
+    /// True for the one frame that has more than the budget.
     beyond: bool,
 }
 
@@ -73,8 +73,8 @@ impl Budget {
         Self::with_reserve(max, max)
     }
 
-    /// A budget of which an eighth is left to those who want little, unless one that wants `most`
-    /// would have no room then.
+    /// A budget that keeps an eighth for short requests, unless a request of `most` bytes would
+    /// then never fit.
     pub(crate) fn with_reserve(max: usize, most: usize) -> Arc<Self> {
         let reserve = max.saturating_sub(most).min(max / 8);
         let (used, beyond) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -93,7 +93,7 @@ impl Charge {
         Self { budget: Arc::clone(budget), bytes: 0, beyond: false }
     }
 
-    /// Charges so many bytes in place of those before. False: there is no room, nothing changed.
+    /// Changes the charge to `bytes`. False: there is no room, and nothing changed.
     pub(crate) fn set(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes {
             let more = bytes - self.bytes;
@@ -119,7 +119,7 @@ impl Charge {
         self.bytes
     }
 
-    /// Waits until so many bytes are charged in place of those before; one at a time needs no room.
+    /// Waits until the charge is changed to `bytes`. One charge at a time needs no room.
     pub(crate) async fn wait(&mut self, bytes: usize) {
         while !self.set_in_turn(bytes) {
             tokio::time::sleep(ROOM_WAIT).await;
@@ -139,7 +139,7 @@ impl Charge {
         true
     }
 
-    /// Gives back what is more than so many bytes.
+    /// Gives back all but this many bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         self.set(bytes.min(self.bytes));
     }
@@ -159,7 +159,7 @@ impl Charge {
         }
     }
 
-    /// Charges so many bytes in place of those before, room or not: they are there.
+    /// Changes the charge to `bytes` without a look at the room: the memory is in use already.
     pub(crate) fn force(&mut self, bytes: usize) {
         if !self.set(bytes) {
             self.budget.used.fetch_add(bytes - self.bytes, Ordering::Relaxed);
@@ -183,11 +183,11 @@ pub(crate) enum FrameError {
     /// A length that no request has.
     #[error("a frame of {said} bytes: from 8 to {max} are possible{hint}")]
     Length {
-        /// What it said.
+        /// The length that the frame claims.
         said: i32,
         /// The largest.
         max: usize,
-        /// What the bytes look like, if they look like something.
+        /// The likely protocol of the bytes, if they look like another one.
         hint: &'static str,
     },
     /// A length that no request of its kind has.
@@ -197,7 +197,7 @@ pub(crate) enum FrameError {
         key: i16,
         /// Its length.
         length: usize,
-        /// What there may be of its kind.
+        /// The longest frame of its kind, in bytes.
         max: usize,
     },
     /// More topics and partitions in a produce request than there is memory for.
@@ -212,7 +212,7 @@ pub(crate) enum FrameError {
         partitions: usize,
         /// Its tagged fields.
         tags: usize,
-        /// What may be taken.
+        /// The largest count of bytes.
         max: usize,
     },
     /// A long produce request that is none.
@@ -235,7 +235,7 @@ pub(crate) struct Frames {
     socket: OwnedReadHalf,
     buffer: BytesMut,
     charge: Charge,
-    /// What the frame in front becomes when it is read, once it is there.
+    /// The memory that the frame in front takes once it is read. None: its head is not here yet.
     becomes: Option<usize>,
     /// When the first byte of the frame in front came.
     began: Option<Instant>,
@@ -261,8 +261,7 @@ impl Frames {
         }
     }
 
-    /// The next frame's content, and what it is charged with. Can be dropped and called again:
-    /// nothing is lost.
+    /// The next frame's content and its charge. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<(Bytes, Charge), FrameError> {
         loop {
             let whole = self.whole()?;
@@ -337,7 +336,7 @@ impl Frames {
         Ok(length.filter(|it| self.buffer.len() >= FRAME_HEAD_BYTES + it))
     }
 
-    /// Whether there is room for what the frame in front becomes; then it is charged.
+    /// Charges the frame in front. False: the budget has no room for it yet.
     fn has_room(&mut self, length: usize) -> Result<bool, FrameError> {
         let bytes = match self.becomes {
             Some(bytes) => bytes,
@@ -346,7 +345,7 @@ impl Frames {
         Ok(bytes <= self.charge.bytes || self.charge.set_in_turn(bytes))
     }
 
-    /// What the frame in front becomes when it is read.
+    /// The memory that the frame in front takes once it is read.
     fn reading_bytes(&self, length: usize) -> Result<usize, FrameError> {
         let Some(kind) = self.kind() else { return Ok(length) };
         let max = self.charge.budget.max;
@@ -378,7 +377,7 @@ impl Frames {
         (frame, charge)
     }
 
-    /// Whether the next frame is here, or comes without waiting.
+    /// True if the next frame can be read without waiting.
     pub(crate) fn is_here(&mut self) -> Result<bool, FrameError> {
         loop {
             if let Some(length) = self.whole()? {
@@ -402,7 +401,7 @@ impl Frames {
         Ok(())
     }
 
-    /// How much more is to be read.
+    /// The count of bytes to read next.
     fn want(&self) -> Result<usize, FrameError> {
         let have = self.buffer.len();
         Ok(match self.length()? {
@@ -414,7 +413,7 @@ impl Frames {
         })
     }
 
-    /// Reads up to so many bytes. False: there are none now.
+    /// Reads up to the given count of bytes. False: there are none now.
     fn read(&mut self, want: usize) -> Result<bool, FrameError> {
         let have = self.buffer.len();
         if have == 0 {
@@ -440,12 +439,13 @@ impl Frames {
     }
 }
 
-/// How long a transfer may take: a while, and as long as a slow line takes for so many bytes.
+/// The time limit of a transfer: `transfer_ms`, and more for each 64 KiB at the speed of a slow
+/// line.
 pub(crate) fn patience(transfer_ms: u64, bytes: usize) -> Duration {
     Duration::from_millis(transfer_ms + (bytes as u64).saturating_mul(1_000) / SLOWEST_BYTES as u64)
 }
 
-/// What the first bytes of another protocol look like.
+/// The protocol that these first bytes belong to, for the message to its user.
 fn looks_like(head: [u8; 4]) -> &'static str {
     match &head {
         [0x16, 3, ..] => ": this is a TLS handshake, and the port is a plain one",

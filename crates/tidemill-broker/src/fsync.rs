@@ -1,4 +1,4 @@
-//! How durability is written in settings: `always`, an interval such as `10ms`, or `os`.
+//! Durability as a setting: `always`, an interval such as `10ms`, or `os`.
 
 use tidemill_log::Fsync;
 use tidemill_types::Span;
@@ -16,10 +16,10 @@ pub fn text(fsync: Fsync) -> String {
     }
 }
 
-/// From text.
+/// Reads a setting.
 ///
 /// # Errors
-/// What is possible.
+/// The possible values.
 pub fn parse(text: &str) -> Result<Fsync, String> {
     match text.trim() {
         "always" => Ok(Fsync::Always),

@@ -1,17 +1,17 @@
-//! Consumer groups: who reads what, and how far they are.
+//! Consumer groups: their members, and their committed offsets.
 //!
 //! ```text
 //! handler ─▶ registry ─▶ machine ─▶ decisions: answer this one, store that
 //!              │  ▲ timers   pure: facts in, decisions out
 //!              │  └ store's notices
-//!              └─▶ offsets, what is committed and what open transactions hold
+//!              └─▶ offsets: committed, and pending in open transactions
 //! ```
 //!
 //! Read in this order: [`member`], [`machine`], `subscription`, `join`, `sync`, `rebalance`, [`offsets`],
 //! [`registry`].
 //!
-//! Invariant: what is in memory of offsets is what is stored of them; it changes when the store has
-//! it, in the order in which the store took it. So a restart changes nothing. (R11.)
+//! Invariant: the offsets in memory are those in the store. A change reaches memory when the store
+//! has it, in the store's order, so a restart changes nothing. (R11.)
 
 pub(crate) mod join;
 pub(crate) mod machine;

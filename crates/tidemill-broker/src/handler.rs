@@ -1,4 +1,4 @@
-//! Who answers which request.
+//! Handlers of requests, a module for each subject.
 
 pub(crate) mod acls;
 pub(crate) mod blocking;

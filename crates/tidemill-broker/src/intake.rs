@@ -1,4 +1,4 @@
-//! What is looked at, and set right, in a chunk that a client sent, before it is appended.
+//! Checks and corrections of a client's chunk before it is appended.
 //!
 //! ```text
 //! length ─▶ head, checksum ─▶ flags ─▶ records, inflated if need be ─▶ timestamps stamped
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Cheap checks come first: a chunk over its topic's limit is refused before it is inflated. A
-//! chunk that inflates to much is begun anew with more room, so that bombs make only each other
-//! wait. Who looks for a time in a chunk of the log takes part in this.
+//! chunk that inflates to much is begun anew with more room, so that decompression bombs delay only
+//! each other. Searches for a timestamp in chunks of the log share this room.
 //!
 //! Invariant: all chunks that are being inflated have at most [`crate::Limits::inflated_bytes`]
 //! in memory together, and 2 MiB for each thread that serves or looks for a time.
@@ -50,7 +50,7 @@ pub(crate) struct Checked {
 #[derive(Debug)]
 pub(crate) struct Inflating {
     room: Arc<Semaphore>,
-    /// One permit for each who looks at chunks of the log with little room.
+    /// Permits for searches in chunks of the log with little room, one each.
     looks: Arc<Semaphore>,
     limit_bytes: usize,
 }
@@ -143,7 +143,7 @@ impl Inflating {
     }
 }
 
-/// Runs it on a thread of its own as soon as it gets so many permits. It keeps them to its end,
+/// Runs it on a thread of its own as soon as it gets `count` permits. It keeps them to its end,
 /// also if nobody waits for it any more.
 async fn run_with<T: Send + 'static>(
     permits: &Arc<Semaphore>,
@@ -159,7 +159,7 @@ async fn run_with<T: Send + 'static>(
     .await
 }
 
-/// How much a chunk may inflate to while it is looked at.
+/// The memory that a chunk may inflate to while it is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) bytes: usize,
@@ -243,8 +243,8 @@ fn check_head(live: &Live, chunk: &[u8], version: i16) -> Result<ChunkHead, Refu
 }
 
 impl Checked {
-    /// Gives the records the time of the append, if that is what their topic wants: it, in
-    /// milliseconds.
+    /// Stamps the records with the time of the append, if their topic wants it. Returns that time
+    /// in milliseconds.
     pub(crate) fn stamp(&mut self, broker: &Broker, live: &Live) -> Option<i64> {
         live.append_time.load(Ordering::Relaxed).then(|| {
             let now_ms = broker.world.clock.wall_micros() / 1_000;

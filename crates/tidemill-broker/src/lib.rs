@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! socket ─▶ connection ─▶ api ─▶ handler ─▶ topic, partition ─▶ tidemill-log
-//!             │ frames in, answers out in order        │ what a Kafka partition is beyond
-//!             └ one task a connection                  └ a streamlet: producers, transactions
+//!             │ frames in, answers out in order        │ the broker's part on top of a
+//!             └ one task a connection                  └ streamlet: producers, transactions
 //! ```
 //!
 //! A topic is a stream of the log, a partition one of its streamlets, a record batch a chunk; a

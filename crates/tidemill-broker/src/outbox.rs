@@ -1,6 +1,6 @@
-//! Answers on their way to a client: many parts by one call. What stands in files is read, and
-//! checked, when the socket has room for it, into memory that all connections of a thread use in
-//! turn: a client that takes its time holds none.
+//! Answers on their way to a client: many parts by one call. Parts that stand in files are read and
+//! checked when the socket has room for them, into memory that all connections of a thread use in
+//! turn: a slow client holds none.
 //!
 //! The system could send out of files by itself (`sendfile`), unchecked. On some machines that is
 //! cheaper than to read and check; where two cores share the counts of the same pages it costs
@@ -35,7 +35,7 @@ const TOGETHER_BYTES_MAX: usize = 32 << 10;
 const READ_BYTES: Range<usize> = 64 << 10..512 << 10;
 
 thread_local! {
-    /// What was read for the write that is under way; kept, unless a chunk was longer.
+    /// The buffer of the write under way. It is kept, unless a chunk was longer.
     static BLOCK: RefCell<Vec<u8>> = RefCell::default();
 }
 
@@ -64,7 +64,7 @@ impl Outbox {
         self.parts.is_empty()
     }
 
-    /// Whether no more should be put beside what is here.
+    /// True if the outbox should be flushed before anything is added.
     pub(crate) fn is_full(&self) -> bool {
         self.parts.len() >= SLICES_MAX || self.bytes >= TOGETHER_BYTES_MAX
     }
@@ -73,8 +73,8 @@ impl Outbox {
         self.bytes
     }
 
-    /// Writes it all. What turns out to be damaged ends the connection; who reads there again is
-    /// told.
+    /// Writes all parts. A damaged chunk ends the connection; the next read there returns the
+    /// error.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let socket: &TcpStream = self.socket.as_ref();
         let mut left = Left { parts: &self.parts, done: 0 };
@@ -120,7 +120,7 @@ struct Left<'a> {
 }
 
 impl Left<'_> {
-    /// Sends what the socket takes at once: how many bytes, and of how many.
+    /// Sends as much as the socket takes at once. Returns the bytes sent and the bytes offered.
     fn send(&self, socket: &TcpStream, read_bytes: usize) -> io::Result<(usize, usize)> {
         BLOCK.with_borrow_mut(|block| {
             let sources = gather(self.parts, read_bytes, block).map_err(ended)?;

@@ -1,4 +1,4 @@
-//! What a Kafka partition is beyond a streamlet: the checks of a broker, its producers, and its
+//! The broker's part of a Kafka partition, on top of a streamlet: checks, producers, and
 //! transactions.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //!
-//! - A chunk of an idempotent producer is in the log once, whoever repeats it and whenever.
+//! - A chunk of an idempotent producer is in the log once, however often it is repeated.
 //! - Chunks of a transaction are appended only while its coordinator has the partition in it.
 //! - The last stable offset never goes back, not over a restart either (R9).
 //! - Chunks of no producer take no lock here.
@@ -75,7 +75,7 @@ pub(crate) fn check_leader_epoch(known: i32) -> Result<(), ErrorCode> {
 /// [`Partition::first_unstable`] before it is known.
 const UNKNOWN: i64 = i64::MIN;
 
-/// What all partitions share.
+/// The parts of the broker that partitions use.
 pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) store: Arc<Store>,
@@ -83,10 +83,10 @@ pub(crate) struct Shared {
     pub(crate) limits: ProducerLimits,
 }
 
-/// A partition: a streamlet, and what the broker knows of its producers.
+/// A partition: a streamlet, with the broker's state of its producers.
 pub(crate) struct Partition {
     pub(crate) streamlet: Arc<Streamlet>,
-    /// What its topic knows now.
+    /// The live settings of its topic.
     pub(crate) live: Arc<Live>,
     pub(crate) place: TransactionPartition,
     me: Weak<Partition>,
@@ -110,10 +110,10 @@ pub(crate) struct Partition {
     imaged_start: AtomicI64,
 }
 
-/// What an append came to.
+/// The outcome of an append.
 pub(crate) enum Appended {
-    /// It has its offsets, and its records the time of the append in milliseconds, if that is
-    /// what its topic gives them.
+    /// The chunk was appended. If the topic stamps its records, the time of the append in
+    /// milliseconds.
     New(Append, Option<i64>),
     /// It was here already, at these offsets.
     Repeated {
@@ -136,7 +136,8 @@ pub(crate) struct Mark {
     pub(crate) again: bool,
 }
 
-/// What becomes of a transaction that is open in a partition whose history was just read.
+/// The state, at its coordinator, of a transaction that is open in a partition whose history was
+/// just read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It goes on, or its coordinator is about to end it.
@@ -145,7 +146,7 @@ pub(crate) enum Fate {
     Ended {
         /// The marker's epoch; that of the chunks, if none.
         epoch: Option<i16>,
-        /// How.
+        /// True for a commit, false for an abort.
         commit: bool,
     },
 }
@@ -435,8 +436,8 @@ impl Partition {
         self.said(record_time::latest(&self.streamlet, end, room))
     }
 
-    /// What a reader from an offset is told. Of data that are gone from the middle it is what is said
-    /// of damage: it does not pass, and clients would ask again for ever.
+    /// The error of a reader at an offset. Data missing in the middle count as damage: the error
+    /// stays, so a retriable code would make clients ask for ever.
     pub(crate) fn unread(&self, error: &ReadError, from: i64) -> ErrorCode {
         match error {
             ReadError::OutOfRange { .. } => return ErrorCode::OffsetOutOfRange,

@@ -1,5 +1,4 @@
-//! Idempotent producers (KIP-98): what a partition remembers of them, and where their ids come
-//! from.
+//! Idempotent producers (KIP-98): their state in a partition, and their ids.
 
 pub(crate) mod ids;
 pub(crate) mod state;

@@ -1,9 +1,9 @@
-//! The record of a timestamp. The log knows which chunk it is; here its records are looked at.
+//! The record of a timestamp. The log finds the chunk, and the search in the chunk's records is
+//! here.
 //!
-//! A chunk whose records do not read, or do not have the time that its head says, is answered with
-//! what the log knows: the chunk's first offset and largest time. (Only chunks that were taken
-//! without a look at their records can be so, and those that inflate to more than is allowed by
-//! now.)
+//! A chunk with unreadable records, or without the time in its head, is answered with its first
+//! offset and largest time. (Only chunks that were taken unchecked can be so, and those that
+//! inflate to more than the limit of now.)
 
 use crate::intake::{Room, TooLittle};
 use tidemill_log::{ChunkTime, ReadCursor, ReadError, ReadLimit, Streamlet};
@@ -78,11 +78,12 @@ pub(crate) fn latest(
     }))
 }
 
-/// What a chunk has of a time.
+/// The outcome of a search for a time in a chunk.
 enum Found {
     /// A record, by offset and time.
     There((i64, i64)),
-    /// The start is in the middle of the chunk, and what is left does not have the time.
+    /// The start of the log is in the middle of the chunk, and no record from there on has the
+    /// time.
     Deleted {
         /// The first record that is left with the largest time, by offset and time.
         latest: (i64, i64),

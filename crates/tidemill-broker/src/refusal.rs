@@ -1,6 +1,6 @@
-//! What a client is told when something is not done: the protocol's code, and why.
+//! Refusals: the protocol's error code, and the reason.
 //!
-//! Invariant: no failure is `UNKNOWN_SERVER_ERROR`; each has a code that tells a client what to do.
+//! Invariant: no failure is `UNKNOWN_SERVER_ERROR`. Each code tells the client its next step.
 
 use tidemill_log::{AppendError, LogError};
 use tidemill_wire::{
@@ -9,7 +9,7 @@ use tidemill_wire::{
     records::{RecordFault, RecordsError},
 };
 
-/// Longest reason that is sent, in characters: it may quote what the client sent.
+/// Longest reason that is sent, in characters. It may quote the request.
 const REASON_CHARS_MAX: usize = 1_000;
 
 /// Why something was not done, as the protocol says it.

@@ -10,9 +10,9 @@
 //! interests and its places in the log. A client without sessions has one per connection, which
 //! its every request replaces in part.
 //!
-//! What moves without anything to read is told with the next answer: the start, and what comes behind
-//! an open transaction. That is looked for in all slots when the log says that starts have moved, and
-//! else only in those that wait for the end of a transaction.
+//! Some offsets move without new records: the start, and the watermark behind an open transaction.
+//! The next answer tells them. All slots are searched for such moves when the log reports moved
+//! starts, and else only the slots that wait for the end of a transaction.
 //!
 //! Invariant: a slot that is not due has an interest that has not fired. One with an error is
 //! looked at, and told of, with every request: its cause may be gone by then.
@@ -35,12 +35,12 @@ use slot::{Slot, partition_of};
 #[cfg(test)]
 mod tests;
 
-/// What a partition takes of memory: its slot, its interest, and what was found of it last.
+/// Memory of a partition: its slot, its interest, and its last answer.
 const SLOT_BYTES: usize = 1_024;
 /// Bytes of names that are counted as one partition: each name is there twice.
 const NAME_BYTES: usize = SLOT_BYTES / 2;
 
-/// Slots whose partitions have something new, and whoever waits for that.
+/// Slots with news, and the waker of the fetch that waits for them.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
     due: Mutex<Vec<u32>>,
@@ -75,7 +75,7 @@ pub(crate) struct Session {
     round: u64,
     /// The round names all partitions that there are to be, and which come first.
     is_whole: bool,
-    /// How many it has named.
+    /// The count of partitions named in this round.
     named: u32,
     looks: u64,
     next_slot: u32,
@@ -90,13 +90,13 @@ pub(crate) struct Session {
     committed: bool,
 }
 
-/// How much an answer may hold.
+/// The bound of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) bytes: usize,
 }
 
-/// What a look at the slots that are due came to.
+/// The result of reading the due slots.
 #[derive(Default)]
 pub(crate) struct Found {
     slots: Vec<(u32, PartitionAnswer)>,
@@ -109,7 +109,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Holds no records any more: who waits reads them again.
+    /// Drops the records. A fetch that waits reads them again.
     pub(crate) fn let_go(&mut self) {
         for (_, answer) in &mut self.slots {
             answer.chunks = Vec::new();
@@ -130,17 +130,17 @@ impl Session {
         Arc::clone(&self.wake)
     }
 
-    /// How many partitions it has.
+    /// The count of its partitions.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many partitions it counts for: long names are some more.
+    /// The count of its partitions, with some more for long names.
     pub(crate) fn weight(&self) -> usize {
         self.slots.len() + self.name_bytes / NAME_BYTES
     }
 
-    /// What it takes of memory.
+    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.weight() * SLOT_BYTES
     }
@@ -278,7 +278,7 @@ impl Session {
         }
     }
 
-    /// Adds what has moved since partitions were looked at.
+    /// Adds partitions that have moved since they were read.
     pub(crate) fn add_moved(&mut self, found: &mut Found, moves: u64) {
         for id in self.moved(moves) {
             if let Some(slot) = self.slots.get(&id)
@@ -293,8 +293,8 @@ impl Session {
         make_due(&mut self.slots, &mut self.due, id);
     }
 
-    /// Reads what is due, as far as there is room. What was found before is read again, so that
-    /// an answer that waited for more has it in one piece.
+    /// Reads the due slots as far as there is room. The partitions of `before` are read again, so
+    /// that an answer that waited for more has them in one piece.
     pub(crate) fn look(&mut self, room: Room, before: Found) -> Found {
         for (id, _) in before.slots.iter().rev() {
             if let Some(slot) = self.slots.get_mut(id)
@@ -352,7 +352,7 @@ impl Session {
         found
     }
 
-    /// Waits for more of what was found, which is not enough.
+    /// Waits for more records in the partitions that were found.
     pub(crate) fn wait_for_more(&mut self, found: &Found) {
         for (id, answer) in &found.slots {
             if let Some(slot) = self.slots.get_mut(id)
@@ -366,7 +366,7 @@ impl Session {
         }
     }
 
-    /// The answer: all that was found, or only what the client does not know yet.
+    /// The answer: all partitions found, or only those with news for the client.
     pub(crate) fn tell(&mut self, found: Found, all: bool) -> Vec<TopicAnswer> {
         let mut topics: Vec<TopicAnswer> = Vec::new();
         for (id, answer) in found.slots {

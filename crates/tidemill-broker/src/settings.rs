@@ -11,7 +11,7 @@ use tidemill_types::ByteSize;
 pub struct BrokerSettings {
     /// Where to listen; port 0 takes a free one. (`listeners`.)
     pub listen: SocketAddr,
-    /// What clients are told to connect to; none: where the broker listens.
+    /// The address that clients connect to. None: the one where the broker listens.
     /// (`advertised.listeners`.)
     pub advertised: Option<(String, u16)>,
     /// This node. (`node.id`.) Default 1.
@@ -25,8 +25,8 @@ pub struct BrokerSettings {
     /// of those that do not say otherwise (`log.retention.ms`, `log.segment.bytes`, `message.max.bytes`
     /// …) are [`tidemill_log::LogOptions::defaults`].
     pub partitions: u32,
-    /// Whether the records in each batch are looked at before it is stored, not its head and
-    /// checksum alone; compressed ones are inflated for it. Default true.
+    /// True if the records in each batch are checked before it is stored, not only its head and
+    /// checksum. Compressed batches are inflated for it. Default true.
     pub check_records: bool,
     /// The settings that the operator set, by the names under which DescribeConfigs shows them. It
     /// tells their source as `STATIC_BROKER_CONFIG`, and that of others as `DEFAULT_CONFIG` unless
@@ -38,7 +38,7 @@ pub struct BrokerSettings {
     pub limits: Limits,
 }
 
-/// What a partition remembers of its producers.
+/// The bounds of a partition's state of its producers.
 #[derive(Clone, Copy, Debug)]
 pub struct ProducerLimits {
     /// Producers of one partition; those that were idle for longest are forgotten for others.
@@ -82,7 +82,7 @@ impl Default for TransactionLimits {
     }
 }
 
-/// Bounds on what clients can make a broker do.
+/// Bounds on the cost of clients.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections at once; one more is closed at once. Default 16,000. (`max.connections`.)
@@ -90,9 +90,8 @@ pub struct Limits {
     /// A request's bytes. Default 100 MiB. (`socket.request.max.bytes`.) Only produce requests may
     /// have more than 16 MiB, and lists of names have 1 MiB at most.
     pub request_bytes: ByteSize,
-    /// Bytes of all requests that are being received or answered, and of what they become when they
-    /// are read; one of them may be beyond that. Default 256 MiB.
-    /// (`queued.max.request.bytes`.)
+    /// Bytes of all requests that are being received or answered, and of their parsed forms. One
+    /// request may exceed it. Default 256 MiB. (`queued.max.request.bytes`.)
     pub requests_bytes: ByteSize,
     /// Bytes of records in answers to fetches, and of other long answers, that are not sent yet.
     /// Default 256 MiB.

@@ -4,7 +4,7 @@
 //! commit(batch) ─▶ queue ─▶ one thread: all batches that wait ─▶ one redb transaction
 //!      ▲                                                              │
 //!      └───────────────────── durable, or why not ◀───────────────────┘
-//! get, scan ─▶ what was committed
+//! get, scan ─▶ committed entries
 //! ```
 //!
 //! Tables are a closed list, keys and values are bytes, whose forms are in `tidemill-wire`. The file
@@ -14,10 +14,10 @@
 //! Invariants:
 //!
 //! - A batch is applied wholly or not at all, and batches in the order in which they were handed in.
-//! - What was committed is there after a power cut; what was refused is not, unless the store has
+//! - A committed batch is there after a power cut. A refused one is not, unless the store has
 //!   failed: then only the next start knows.
-//! - After a failed sync nothing is committed any more, until the process starts again: nobody
-//!   knows what the disk has. Any other error of the disk, a full one say, costs the batches that
+//! - After a failed sync nothing is committed any more until the process starts again, as the state
+//!   of the disk is unknown. Any other error of the disk, a full one say, costs the batches that
 //!   met it and no others.
 //! - A damaged file is refused as it is, and nothing is deleted.
 //!
@@ -47,12 +47,12 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 /// Bytes that a key may have: names of clients are shorter than 32 KiB each.
 const KEY_BYTES_MAX: usize = 128 << 10;
 
-/// What is kept. The names are in the file: they never change.
+/// A table. Its name is in the file and never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Table {
-    /// What the broker knows of itself.
+    /// The broker's own entries.
     Settings,
-    /// What partitions remember of their producers. ([`tidemill_wire::producers`].)
+    /// Producers of partitions. ([`tidemill_wire::producers`].)
     Producers,
     /// Transactions by their transactional ids. ([`tidemill_wire::transactions`].)
     Transactions,
@@ -89,7 +89,7 @@ impl Table {
 /// Why the store does not do something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The file's bytes are not what was written.
+    /// The file is damaged.
     #[error(
         "{} is damaged: {why}. Nothing was changed in it. Put back a copy of it, or move it away: \
          the broker then starts without committed group offsets, producer ids and open \
@@ -98,7 +98,7 @@ pub enum StoreError {
     Damaged {
         /// Which file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         why: String,
     },
     /// Another process has the file.
@@ -107,12 +107,12 @@ pub enum StoreError {
         /// Which file.
         file: PathBuf,
     },
-    /// The disk refused; what was asked for did not happen, and may be asked for again.
+    /// The disk refused the operation. Nothing changed, and it may be tried again.
     #[error("{}: {why}", file.display())]
     Disk {
         /// Which file.
         file: PathBuf,
-        /// What the disk said.
+        /// The disk's error.
         why: String,
         /// There is no room.
         full: bool,
@@ -122,7 +122,7 @@ pub enum StoreError {
     Failed {
         /// Which file.
         file: PathBuf,
-        /// What happened.
+        /// The error.
         why: String,
     },
     /// The batch is larger than a batch may be.
@@ -170,7 +170,7 @@ impl Batch {
         self.changes.extend(other.changes);
     }
 
-    /// Whether there is nothing in it.
+    /// True if it has no changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -186,7 +186,7 @@ impl Batch {
 /// store's thread: it must be quick.
 pub(crate) type OnCommitted = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// What the store and its thread share.
+/// The state shared by the store and its thread.
 struct Shared {
     world: World,
     file: PathBuf,
@@ -198,7 +198,7 @@ struct Shared {
     writer: OnceLock<ThreadId>,
 }
 
-/// The metadata file of a broker. Dropping it commits what waits and closes the file.
+/// The metadata file of a broker. Dropping it commits pending batches and closes the file.
 pub(crate) struct Store {
     shared: Arc<Shared>,
     /// None once it is closed.
@@ -317,7 +317,7 @@ impl Store {
         self.shared.failure()
     }
 
-    /// Commits what waits and closes the file. Later commits are refused.
+    /// Commits pending batches and closes the file. Later commits are refused.
     pub(crate) fn close(&self) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(queue);
@@ -354,7 +354,7 @@ impl Shared {
     }
 }
 
-/// What the disk said, as an error of the store.
+/// A disk's error as one of the store.
 fn disk_error(file: &Path, error: &io::Error) -> StoreError {
     let full = tidemill_env::has_no_room(error);
     let why = match error.kind() {

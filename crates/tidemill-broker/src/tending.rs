@@ -1,5 +1,5 @@
-//! What a broker does from time to time, without being asked: transactions that take too long,
-//! ends that are not written yet, snapshots of what partitions know.
+//! The broker's periodic work: transactions that take too long, ends that are not written yet, and
+//! snapshots of producers.
 
 use crate::{
     Broker,
@@ -10,15 +10,15 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// How often.
+/// The interval between two rounds.
 const EVERY: Duration = Duration::from_millis(250);
-/// Rounds between those that look for what can be forgotten.
+/// Rounds between two searches for entries to forget.
 const PRUNE_ROUNDS: u32 = 240;
 /// Rounds between those that look how far groups have read.
 const PROGRESS_ROUNDS: u32 = 8;
 /// Snapshots that are stored together.
 const TOGETHER: usize = 64;
-/// How often, and after what time each, it is tried to store what is about to be deleted.
+/// Attempts to store the state of records that are about to be deleted, each after a pause.
 const KEEP_TRIES: u32 = 200;
 const KEEP_PAUSE: Duration = Duration::from_millis(5);
 
@@ -45,7 +45,7 @@ pub(crate) async fn run(broker: Arc<Broker>, mut stopped: watch::Receiver<bool>)
     }
 }
 
-/// Tells the log what the groups have read that retention goes by.
+/// Tells the log the progress of the groups that retention goes by.
 pub(crate) fn progress(broker: &Broker) {
     broker.topics.known().iter().for_each(|it| it.tell_progress(&broker.groups));
 }
@@ -77,8 +77,8 @@ async fn store(broker: &Broker, partitions: Vec<Arc<Partition>>) -> bool {
     all_stored
 }
 
-/// Waits until the store has what is known of the records below these offsets, which are about to
-/// be deleted. Not for long: they may be deleted to make room.
+/// Waits until the store covers the records below these offsets, which are about to be deleted. The
+/// wait is short, as they may be deleted to make room.
 pub(crate) async fn keep(broker: &Broker, mut lacking: Vec<(Arc<Partition>, i64)>) {
     for _ in 0..KEEP_TRIES {
         let due = lacking.iter().map(|(partition, _)| Arc::clone(partition)).collect();
@@ -123,7 +123,7 @@ impl Due {
         batch
     }
 
-    /// Whether they are.
+    /// True if all are stored.
     fn stored(&mut self, outcome: Result<(), StoreError>) -> bool {
         let all = std::mem::take(&mut self.all);
         let is_stored = outcome.is_ok();

@@ -1,4 +1,4 @@
-//! Topics: the log's streams, with what a broker knows beside them.
+//! Topics: streams of the log, with the broker's state of them.
 
 use crate::{
     group::registry::Groups,
@@ -26,8 +26,8 @@ pub(crate) struct Topic {
     told: AtomicBool,
 }
 
-/// What each request needs of a topic's settings, without a lock, and whether there is still a
-/// topic.
+/// The parts of a topic's settings that every request needs, without a lock, and whether the topic
+/// was deleted.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     /// Records have the time of their append.
@@ -62,7 +62,8 @@ impl Topic {
         Self { stream, partitions: RwLock::default(), shared, live, told: AtomicBool::new(false) }
     }
 
-    /// Whether it is deleted: readers and writers are told that there is no such topic.
+    /// Marks the topic as deleted, or not. Readers and writers of a deleted one are told that there
+    /// is no such topic.
     pub(crate) fn set_gone(&self, gone: bool) {
         self.live.gone.store(gone, Ordering::Release);
     }
@@ -139,7 +140,7 @@ pub(crate) fn stream_id_of(id: KafkaUuid) -> StreamId {
 /// All topics that were asked for.
 pub(crate) struct Topics {
     shared: Arc<Shared>,
-    /// Whoever reads settings to write them back, or deletes a topic that was looked at.
+    /// Held while settings are read and written back, or while a topic is looked up and deleted.
     change: Mutex<()>,
     names: RwLock<BTreeMap<String, Arc<Topic>>>,
     ids: RwLock<BTreeMap<StreamId, Arc<Topic>>>,
@@ -156,7 +157,7 @@ impl Topics {
         names.values().cloned().collect()
     }
 
-    /// One change of topics that depends on what they were before, at a time.
+    /// Locks changes that depend on the state of topics before them.
     pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,7 +188,7 @@ impl Topics {
         topic
     }
 
-    /// Forgets a topic whose stream was deleted, and what was stored of its producers.
+    /// Forgets a topic whose stream was deleted, and the stored state of its producers.
     pub(crate) fn forget(&self, topic: &Topic) {
         topic.set_gone(true);
         let (name, id) = (topic.stream.name(), topic.stream.id());

@@ -1,4 +1,5 @@
-//! Settings of a topic under Kafka's names: what they may be, and where the log has them.
+//! Settings of a topic under Kafka's names: their values, and their places in the log's own
+//! settings.
 //!
 //! ```text
 //! names and texts, as clients set them ── spec() ──▶ StreamSpec: its own fields, and the texts
@@ -28,7 +29,7 @@ const MAX_LAG: &str = "max.compaction.lag.ms";
 /// Settings that somebody chose, by name.
 pub(crate) type Texts = BTreeMap<String, String>;
 
-/// What a topic's settings are measured against.
+/// The defaults of topics.
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
     /// Of topics that do not say otherwise.
@@ -55,7 +56,7 @@ pub(crate) struct TopicSetting {
     pub(crate) place: Place,
 }
 
-/// Where a setting lives, and what may stand there. Checks say what is possible.
+/// The place of a setting, and its check.
 pub(crate) enum Place {
     /// In a field of the stream's own settings.
     Field {
@@ -134,7 +135,8 @@ impl Defaults {
         Ok(spec)
     }
 
-    /// What `flush.messages` and `flush.ms` make of a topic's fsync: nothing weaker.
+    /// The fsync of a topic with these `flush.messages` and `flush.ms`. It is never weaker than
+    /// without them.
     fn flushed(&self, fsync: Option<Fsync>, texts: &Texts) -> Option<Fsync> {
         if texts.get("flush.messages").is_some_and(|it| it == "1") {
             return Some(Fsync::Always);
@@ -159,7 +161,7 @@ impl Defaults {
         Ok(spec)
     }
 
-    /// What a topic says by itself: what clients set, and what its stream was made with.
+    /// The settings of a topic itself: those that clients set, and those its stream was made with.
     pub(crate) fn overrides(&self, spec: &StreamSpec) -> Texts {
         let mut texts = spec.settings.clone();
         texts.retain(|name, _| find(name).is_some());
@@ -187,12 +189,13 @@ fn check_lags(texts: &Texts) -> Result<(), BadSetting> {
     }
 }
 
-/// Whether the records of a topic with these settings have the time of their append.
+/// True if the records of a topic with these settings have the time of their append.
 pub(crate) fn has_append_time(spec: &StreamSpec) -> bool {
     spec.settings.get("message.timestamp.type").is_some_and(|it| it == "LogAppendTime")
 }
 
-/// Whether the records of a topic with these settings must have keys: the newest of each is kept.
+/// True if the records of a topic with these settings must have keys: the newest of each key is
+/// kept.
 #[must_use]
 pub fn has_keys(spec: &StreamSpec) -> bool {
     spec.settings.get(CLEANUP).is_some_and(|it| value::parts(it).contains(&"compact"))

@@ -1,8 +1,8 @@
 //! Transactions (KIP-98, KIP-890): the coordinator, in which each transactional id is on record.
 //!
 //! ```text
-//! handler ─▶ coordinator ─▶ state: what is decided      ─▶ store
-//!               │       └── entry: what counts, by id
+//! handler ─▶ coordinator ─▶ state: pure decisions       ─▶ store
+//!               │       └── entry: the state in force, by id
 //!               └─▶ partitions: markers
 //! ```
 //!

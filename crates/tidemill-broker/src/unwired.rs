@@ -1,6 +1,6 @@
 //! Requests without a socket, for tests and fuzz targets: a frame's content in, an answer's out.
 //!
-//! What a connection does with a request, but for its socket: the same reading of the head, the
+//! The work of a connection on a request, but for the socket: the same reading of the head, the
 //! same dispatch, the same waiting.
 
 use crate::{

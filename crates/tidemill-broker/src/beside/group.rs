@@ -15,7 +15,7 @@ mod tests;
 /// Why a group's offsets are not to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
-    /// It has members, who would commit offsets of their own.
+    /// The group has members, which commit offsets of their own.
     #[error("it has members that are alive ({0}): stop them first, or use a group of its own")]
     Members(usize),
     /// An open transaction may commit another offset.

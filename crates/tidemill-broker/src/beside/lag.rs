@@ -1,4 +1,4 @@
-//! How far consumer groups are behind the streams that they read, for whoever watches them.
+//! The lags of consumer groups in the streams that they read.
 
 use crate::{Broker, group::offsets::Offsets};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tidemill_log::Stream;
 #[cfg(test)]
 mod tests;
 
-/// How far a group is behind a stream.
+/// The lag of a group in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLag {
     /// The group.
@@ -19,19 +19,20 @@ pub struct GroupLag {
     pub offsets: u64,
 }
 
-/// How far all groups are behind.
+/// The lags of all groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupLags {
     /// By group and stream, in the order of their names.
     pub lags: Vec<GroupLag>,
-    /// How many more there are.
+    /// Lags that did not fit.
     pub left_out: usize,
     /// Groups, those without offsets counted.
     pub groups: usize,
 }
 
 impl Broker {
-    /// How far groups are behind the streams that they have committed offsets for; at most so many.
+    /// The lags of groups in the streams for which they have committed offsets, up to the given
+    /// count.
     #[must_use]
     pub fn group_lags(&self, most: usize) -> GroupLags {
         let listed = self.groups.list();

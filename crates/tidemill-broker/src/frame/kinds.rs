@@ -1,12 +1,12 @@
-//! How long a request of each kind may be, and what its bytes become when they are read: many small
-//! things, each with its answer.
+//! Bounds of requests by kind: their length, and the memory of their parsed form, which has many
+//! small parts and an answer to each.
 //!
-//! The factors were measured with an allocator that counts, on requests of the shortest things that
-//! there are in each kind, as many as make lists grow at their end. A test compares them with the
-//! types that the kinds with the most are made of.
+//! The factors were measured with a counting allocator, on requests of the shortest parts of each
+//! kind, in numbers that make lists grow at their end. A test compares them with the sizes of the
+//! types that are needed most.
 //!
-//! A produce request is mostly chunks, which are not read into smaller things: what else is in it is
-//! counted before it is read.
+//! A produce request is mostly chunks, which are not parsed. Its other parts are counted before it
+//! is read.
 
 use crate::requests::{RequestKind, SizeClass};
 use tidemill_wire::kafka::{ProduceCounts, count_produce};
@@ -18,13 +18,13 @@ mod tests;
 const PLAIN_BYTES_MAX: usize = 16 << 20;
 /// The longest list of names: some 20,000 as programs make them.
 const NAMES_BYTES_MAX: usize = 1 << 20;
-/// Requests that are longer than this are charged for what they become when they are read.
+/// A longer request is charged for its parsed form.
 const CHEAP_BYTES: usize = 64 << 10;
 /// Bytes of memory for each byte of a request, until its answer is written. Partitions, members and
 /// settings are longer than the names of names alone, of which each can be a single byte.
 const PLAIN_FACTOR: usize = 128;
 const NAMES_FACTOR: usize = 352;
-/// A request may become so many times the budget: it may be beyond that one at a time.
+/// The parsed form of a request has at most this many times the budget.
 const BEYOND_FACTOR: usize = 8;
 /// Bytes of memory for each thing in a produce request, until its answer is written.
 const TOPIC_BYTES: usize = 512;
@@ -57,7 +57,7 @@ impl Kind {
         if self.size() == SizeClass::Names { NAMES_FACTOR } else { PLAIN_FACTOR }
     }
 
-    /// The most bytes of one, with a budget of so many; no bound of its own, if none.
+    /// The longest frame of this kind with such a budget. None: it has no bound of its own.
     pub(super) fn bytes_max(self, budget_bytes: usize) -> Option<usize> {
         let max = match self.size() {
             SizeClass::Chunks => return None,

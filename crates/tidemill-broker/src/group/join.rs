@@ -60,8 +60,8 @@ impl Group {
         self.go_on(now_ms);
     }
 
-    /// Whether the group takes one more. Those who are in it already may stay, unless so many
-    /// others joined before them that there is no room any more.
+    /// True if the group has room for this member. A member keeps its place, unless the group
+    /// filled up while it had not joined the next generation.
     fn has_room(&self, join: &Join) -> bool {
         let max = self.rules.members_max;
         let current = self.current_member(join);
@@ -103,7 +103,7 @@ impl Group {
             && join.protocols.iter().any(|(name, _)| all_know(name))
     }
 
-    /// Removes whoever has this id, who is told so by the answer that is due to it.
+    /// Removes the member of this id. Its pending requests are refused.
     fn forget(&mut self, now_ms: u64, id: &str) {
         self.promised.remove(id);
         if self.members.contains_key(id) {
@@ -213,8 +213,8 @@ impl Group {
         self.put_back(member);
     }
 
-    /// A static member comes back without its id: it was restarted. It takes the place of what it
-    /// was, under a new id, and its former self is fenced. (KIP-345.)
+    /// A static member comes back without its id: it was restarted. It takes its former place under
+    /// a new id, and its former self is fenced. (KIP-345.)
     ///
     /// The generation stays only if the leader would assign the same again. Else all members join
     /// again: the leader has assigned by the former subscription. (Apache Kafka compares the chosen

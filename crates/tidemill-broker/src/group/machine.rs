@@ -1,4 +1,4 @@
-//! One group: who is in it, in which generation, and what it waits for.
+//! One group: its members, its generation, and its timers.
 //!
 //! ```text
 //!            join                   all joined, or time is up          the leader assigned, stored
@@ -11,14 +11,14 @@
 //! members of KIP-345 and the skipped assignment of KIP-814. Cooperative rebalancing (KIP-429) is a
 //! matter of clients: it needs nothing here.
 //!
-//! Facts come in as arguments; what is to be done goes out as [`Decision`]s, which the shell takes
-//! after each call. Nothing here reads a clock, waits, or takes a lock.
+//! Facts come in as arguments, and commands go out as [`Decision`]s, which the shell takes after
+//! each call. Nothing here reads a clock, waits, or takes a lock.
 //!
 //! Invariants:
 //!
 //! - Each ticket is answered once.
 //! - A member has an assignment only of its group's generation, and only after it is stored.
-//! - Whoever is not a member of this generation changes nothing. (K7.)
+//! - A request from outside this generation changes nothing. (K7.)
 //! - Without events, but for time, a group becomes stable or empty.
 
 use super::{
@@ -42,16 +42,16 @@ pub(crate) struct Rules {
     pub(crate) members_max: usize,
     /// Bytes of all members at most.
     pub(crate) bytes_max: usize,
-    /// How long the first members wait for others.
+    /// The time that the first members wait for others.
     pub(crate) initial_delay_ms: u64,
 }
 
-/// What the shell must do.
+/// A command to the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Answer whoever waits to join.
+    /// Answer this request to join.
     Joined(Ticket, JoinAnswer),
-    /// Answer whoever waits for its assignment.
+    /// Answer this request for an assignment.
     Synced(Ticket, SyncAnswer),
     /// Store this and call [`Group::stored`].
     Store(StoreId, GroupRecord),
@@ -76,11 +76,11 @@ pub(crate) enum State {
     Dead,
 }
 
-/// How long members have to join.
+/// The time limit for joining.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Preparing {
     pub(super) until_ms: u64,
-    /// The group was empty: the first wait for others, and so much longer at most.
+    /// The rest of the time that the first members of an empty group wait for others.
     pub(super) initial_rest_ms: Option<u64>,
     /// A member came since `until_ms` was set.
     pub(super) grew: bool,
@@ -109,9 +109,9 @@ pub(crate) struct Group {
     pub(super) instances: BTreeMap<String, String>,
     /// Ids that were given to members that have yet to join with them, and until when. (KIP-394.)
     pub(super) promised: BTreeMap<String, u64>,
-    /// How many members know each protocol.
+    /// The count of members that know each protocol.
     pub(super) known: BTreeMap<String, usize>,
-    /// How many members wait for the next generation.
+    /// The count of members that wait for the next generation.
     pub(super) joining: usize,
     /// Bytes of all members.
     pub(super) bytes: usize,
@@ -175,12 +175,12 @@ impl Group {
         group
     }
 
-    /// What is to be done since the last call.
+    /// Takes the commands since the last call.
     pub(crate) fn take_decisions(&mut self) -> Vec<Decision> {
         std::mem::take(&mut self.decisions)
     }
 
-    /// What happened since the last call.
+    /// Takes the events since the last call.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -226,7 +226,7 @@ impl Group {
         self.members.values()
     }
 
-    /// Bytes that it has of its members, and of those who may be members soon.
+    /// Bytes of its members, and of the ids promised to future ones.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.promised.len() * NEW_MEMBER_BYTES
     }
@@ -236,7 +236,7 @@ impl Group {
         self.members.get(id).map_or(0, Member::bytes)
     }
 
-    /// Bytes of what members were assigned.
+    /// Bytes of the members' assignments.
     pub(crate) fn assigned_bytes(&self) -> usize {
         self.members.values().map(|it| it.assignment.len()).sum()
     }
@@ -246,7 +246,7 @@ impl Group {
         self.state == State::Empty && self.promised.is_empty()
     }
 
-    /// Whether consumers are in it, which say what they read.
+    /// True if its members are consumers, whose metadata name the topics they read.
     pub(crate) fn is_of_consumers(&self) -> bool {
         self.protocol_type() == Some(CONSUMER)
     }
@@ -358,7 +358,7 @@ impl Group {
         self.members.values().map(|it| it.rebalance_ms).max().unwrap_or(0)
     }
 
-    /// Whether this is who it says, and in this group.
+    /// Checks that a member id and instance id belong to one member of this group.
     pub(super) fn check_member(&self, id: &str, instance: Option<&str>) -> Result<(), ErrorCode> {
         if let Some(instance) = instance {
             match self.instances.get(instance) {
@@ -409,8 +409,8 @@ impl Group {
         }
     }
 
-    /// Whether offsets may be committed by this one. A generation below zero is no member's: then
-    /// the group must be empty. Transactions need not say who they are. (KIP-447.)
+    /// Checks whether this sender may commit offsets. A generation below zero comes from outside
+    /// the group, which must then be empty. A transaction may leave out the member. (KIP-447.)
     pub(crate) fn may_commit(
         &mut self,
         now_ms: u64,

@@ -1,9 +1,9 @@
-//! A member of a group, and what members are told.
+//! A member of a group, and the answers to members.
 
 use bytes::Bytes;
 use tidemill_wire::{groups::MemberRecord, kafka::ErrorCode};
 
-/// Whoever waits for an answer; the shell knows who that is.
+/// A request that waits for an answer. The shell maps it to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(crate) u64);
 
@@ -140,7 +140,7 @@ impl Member {
     }
 }
 
-/// Bytes of an id that the node makes for a member, and of what it is kept in.
+/// Bytes of an id that the node makes for a member, with its entry in the map.
 pub(crate) const NEW_MEMBER_BYTES: usize = 1_200;
 
 /// Bytes of protocols and metadata.

@@ -1,5 +1,5 @@
-//! What happens to a group, as the node's log says it: why consumers stopped for a rebalance is what
-//! people ask first when they lag.
+//! Events of a group for the node's log. They say why consumers stopped for a rebalance, which is
+//! the first question about a lag.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! The offsets of one group: what is committed, and what open transactions hold.
+//! The offsets of one group: committed ones, and pending ones of open transactions.
 //!
-//! A transaction's offsets are seen by nobody until it commits; then they count as committed in
-//! that moment, whatever was committed since they were sent.
+//! A pending offset is invisible until its transaction commits. Then it replaces the committed one,
+//! even one that was committed later than it was sent.
 
 use std::collections::BTreeMap;
 use tidemill_wire::groups::{OffsetKey, OffsetRecord};
@@ -27,7 +27,7 @@ impl Offsets {
         self.committed.is_empty() && self.pending.is_empty()
     }
 
-    /// How many offsets there are, committed and held.
+    /// The count of offsets, committed and pending.
     pub(crate) fn size(&self) -> usize {
         self.committed.len() + self.pending.values().map(BTreeMap::len).sum::<usize>()
     }
@@ -40,17 +40,17 @@ impl Offsets {
         self.committed.iter()
     }
 
-    /// Whether an open transaction holds an offset for this place.
+    /// True if an open transaction holds an offset for this partition.
     pub(crate) fn is_pending(&self, place: &Place) -> bool {
         self.pending.values().any(|it| it.contains_key(place))
     }
 
-    /// What transactions hold.
+    /// Pending offsets, by producer.
     pub(crate) fn pending(&self) -> &BTreeMap<i64, BTreeMap<Place, OffsetRecord>> {
         &self.pending
     }
 
-    /// What a producer's transaction holds.
+    /// Pending offsets of one producer's transaction.
     pub(crate) fn pending_of(&self, producer_id: i64) -> BTreeMap<Place, OffsetRecord> {
         self.pending.get(&producer_id).cloned().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! From one generation to the next: who is waited for, how long, and who goes.
+//! The rebalance: members join the next generation within a time limit, and absent ones go.
 
 use super::{
     machine::{Decision, Group, Preparing, State},
@@ -8,7 +8,7 @@ use super::{
 use std::collections::BTreeMap;
 use tidemill_wire::kafka::ErrorCode;
 
-/// How often it is looked whether static members are still away, at most.
+/// The shortest pause between two looks at absent static members.
 const STATIC_WAIT_MS_MIN: u64 = 1_000;
 
 impl Group {
@@ -129,7 +129,7 @@ impl Group {
         most.map(|(name, _)| name.to_owned())
     }
 
-    /// A member goes; whoever waits for its answers is told that it is unknown.
+    /// Removes a member. Its pending requests are answered with `UNKNOWN_MEMBER_ID`.
     pub(super) fn remove(&mut self, now_ms: u64, id: &str, why: Why) {
         let Some(member) = self.take_out(id) else { return };
         self.tell_log(Notice::Gone(id.to_owned(), why));
@@ -171,7 +171,7 @@ impl Group {
         Ok(())
     }
 
-    /// Does what is due: sessions that end, waits that are over.
+    /// Runs the timers: ends sessions, waits to join and waits for assignments.
     pub(crate) fn tick(&mut self, now_ms: u64) {
         if self.alarm_ms > now_ms {
             return;

@@ -1,9 +1,9 @@
 //! All groups of the node: the shell around [`machine`](super::machine) and
 //! [`offsets`](super::offsets).
 //!
-//! Each group has a lock of its own; a call takes it, asks the machine, hands what is to be stored
-//! to the store, and lets go. What waits, waits for a channel. The store's notices take the same
-//! lock, so nothing that holds one may wait for the store.
+//! Each group has a lock of its own. A call takes it, asks the machine, hands changes to the store,
+//! and lets go. Requests that must wait do so on a channel. The store's notifications take the same
+//! lock, so a thread that holds one never waits for the store.
 //!
 //! Time is the node's running time: it stands still while the node does not run, and no clock that
 //! jumps can end a session or make an offset old.
@@ -40,11 +40,11 @@ use tidemill_wire::kafka::ErrorCode;
 use timers::Alarms;
 use tokio::sync::{Notify, oneshot};
 
-/// Bytes of a group's id: what every version of the protocol can say.
+/// Bytes of a group's id: the most that every version of the protocol can carry.
 const ID_BYTES_MAX: usize = i16::MAX as usize;
 /// Bytes of a group without members, its id aside, which is there twice.
 const GROUP_BYTES: usize = 1_024;
-/// All groups together have at most so many times what one may have.
+/// The bound of all groups together, in multiples of the bound of one.
 const ALL_FACTOR: usize = 64;
 
 /// All groups.
@@ -60,12 +60,12 @@ pub(crate) struct Groups {
     offset_count: AtomicUsize,
     /// Bytes of all groups and their members.
     bytes: AtomicUsize,
-    /// How long the node had run when this was made, by its own account.
+    /// The node's running time before this start, in milliseconds.
     ran_before_ms: u64,
     began_us: u64,
 }
 
-/// A group, and whoever waits for it.
+/// A group with its waiting requests.
 struct Cell {
     id: String,
     inner: Mutex<Inner>,
@@ -81,13 +81,13 @@ struct Inner {
     next_number: u64,
     /// Keys of offsets that the store was given and has not answered for.
     writing: BTreeMap<u64, Writing>,
-    /// What is part of [`Groups::offset_count`].
+    /// Its part of [`Groups::offset_count`].
     counted: usize,
-    /// What is part of [`Groups::bytes`].
+    /// Its part of [`Groups::bytes`].
     counted_bytes: usize,
     /// When the alarm is set for.
     alarm_ms: u64,
-    /// It is deleted: whoever comes too late looks for another one.
+    /// It was deleted: a caller with this cell looks the group up again.
     is_gone: bool,
 }
 
@@ -129,7 +129,7 @@ fn code_of(error: &StoreError) -> ErrorCode {
     }
 }
 
-/// Says in the log what happened to a group.
+/// Writes the events of a group to the node's log.
 fn log(id: &str, group: &mut Group) {
     let (generation, members) = (group.generation(), group.members().count());
     for notice in group.take_notices() {
@@ -223,7 +223,8 @@ impl Groups {
         Some(cell)
     }
 
-    /// Does something with a group that is there, and what follows from it. None: it is not there.
+    /// Calls `act` with a group, then carries out the machine's decisions. None: there is no such
+    /// group.
     fn with<T>(
         self: &Arc<Self>,
         id: &str,
@@ -265,7 +266,7 @@ impl Groups {
         outcome
     }
 
-    /// Does what the machine decided.
+    /// Carries out the machine's decisions.
     fn settle(self: &Arc<Self>, cell: &Arc<Cell>, inner: &mut Inner, now_ms: u64) {
         loop {
             let decisions = inner.group.take_decisions();
@@ -318,7 +319,7 @@ impl Groups {
         }
     }
 
-    /// Whether all groups together may have so many bytes more.
+    /// True if all groups together may grow by this many bytes.
     fn has_room(&self, more: usize) -> bool {
         let one = usize::try_from(self.settings.group_bytes.0).unwrap_or(usize::MAX);
         let all = self.bytes.load(Ordering::Relaxed).saturating_add(more);

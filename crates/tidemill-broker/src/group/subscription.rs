@@ -11,8 +11,8 @@ use super::machine::CONSUMER;
 use bytes::Bytes;
 use tidemill_wire::groups::Subscription;
 
-/// Assignors of Kafka's clients whose user data is an account of the past, too: what the consumer
-/// owned, and in which generation.
+/// Assignors of Kafka's clients whose user data is an account of the past, too: the partitions that
+/// the consumer owned, and their generation.
 const STICKY_ASSIGNORS: [&str; 2] = ["sticky", "cooperative-sticky"];
 
 /// True if the leader of a group would assign by `after` as it did by `before`. Both are lists of

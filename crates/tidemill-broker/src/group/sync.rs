@@ -23,7 +23,7 @@ pub(crate) struct Sync {
 }
 
 impl Group {
-    /// A member asks what it was assigned; the leader says what all are.
+    /// A member asks for its assignment. The leader's request carries all assignments.
     pub(crate) fn sync(&mut self, now_ms: u64, sync: Sync) {
         let ticket = sync.ticket;
         if let Err(error) = self.try_sync(now_ms, sync) {
@@ -70,7 +70,7 @@ impl Group {
         Ok(())
     }
 
-    /// Stores what the leader said; it counts once it is stored.
+    /// Stores the leader's assignments. They take effect once they are stored.
     fn assign(&mut self, mut assignments: BTreeMap<String, Bytes>) {
         assignments.retain(|id, _| self.members.contains_key(id));
         let mut record = self.record();
@@ -82,7 +82,7 @@ impl Group {
         self.storing = Some(Storing { id, assignments });
     }
 
-    /// What became of [`Decision::Store`].
+    /// The outcome of [`Decision::Store`].
     pub(crate) fn stored(&mut self, now_ms: u64, id: StoreId, is_stored: bool) {
         if let Some((member, leader)) = self.replacing.remove(&id) {
             self.came_back(now_ms, &member, &leader, is_stored);
@@ -116,7 +116,7 @@ impl Group {
         }
     }
 
-    /// Nobody is assigned anything; whoever waits for it is told why.
+    /// Clears all assignments and refuses the members that wait for one.
     pub(super) fn refuse_syncs(&mut self, error: ErrorCode) {
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {

@@ -1,4 +1,4 @@
-//! Who may do what: everybody may do everything, and there are no rules to see or to change.
+//! Access rules: there are none, and every client may do everything.
 //!
 //! Tools know `SECURITY_DISABLED` as the answer of a broker without an authorizer, and go on.
 

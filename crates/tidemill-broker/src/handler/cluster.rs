@@ -21,15 +21,15 @@ const BROKERS: i8 = 1;
 /// Controllers are.
 const CONTROLLERS: i8 = 2;
 
-/// What a client may do with the cluster, as a bit each: there is no authorization yet, so all of
-/// it. Create, alter, describe, cluster action, describe and alter configs, idempotent write.
+/// Operations on the cluster that a client may do, a bit each: create, alter, describe, cluster
+/// action, describe and alter configs, idempotent write. Without authorization all are allowed.
 pub(crate) const CLUSTER_OPERATIONS: i32 =
     1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
 /// As [`CLUSTER_OPERATIONS`], with a topic: read, write, create, delete, alter, describe, describe
 /// and alter configs.
 pub(crate) const TOPIC_OPERATIONS: i32 =
     1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
-/// Nobody asked what is allowed.
+/// The client did not ask for its operations.
 pub(crate) const NOT_ASKED: i32 = i32::MIN;
 
 /// Describes the cluster.

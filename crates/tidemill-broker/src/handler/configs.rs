@@ -71,7 +71,7 @@ pub(crate) async fn describe(
     DescribeConfigsResponseData { results, ..DescribeConfigsResponseData::default() }
 }
 
-/// What else is said of each setting.
+/// Optional parts of each setting in the answer.
 #[derive(Clone, Copy)]
 struct More {
     synonyms: bool,
@@ -116,7 +116,7 @@ fn topic_spec(broker: &Broker, name: &str) -> Result<StreamSpec, Refusal> {
     broker.topic(name).map(|it| it.stream.spec()).ok_or_else(|| no_topic(name))
 }
 
-/// Whether a topic could have this name.
+/// Checks that a topic could have this name.
 fn check_name(name: &str) -> Result<(), Refusal> {
     match is_stream_name(name) {
         true => Ok(()),
@@ -124,7 +124,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Whether this node is named; if not, all nodes are.
+/// True if this node is named. False if all nodes are.
 fn is_this(broker: &Broker, name: &str) -> Result<bool, Refusal> {
     let id = broker.settings.node_id;
     match name {
@@ -235,8 +235,8 @@ pub(crate) fn of_new_topic(broker: &Broker, spec: &StreamSpec) -> Vec<CreatableT
     TOPIC_SETTINGS.iter().map(one).collect()
 }
 
-/// Lists what has settings: topics, and this node. The oldest version asks for clients' metrics
-/// alone, of which there are none. (KIP-1142.)
+/// Lists the resources with settings: topics and this node. The oldest version asks for clients'
+/// metrics alone, and there are none. (KIP-1142.)
 pub(crate) async fn list(
     context: &Context<'_>,
     request: ListConfigResourcesRequestData,

@@ -1,4 +1,4 @@
-//! Fetch: what is there at once, or what comes in time.
+//! Fetch: records at once, or records that arrive in time.
 
 use crate::{
     Broker,
@@ -29,7 +29,7 @@ const WAIT_MS_MAX: u64 = 600_000;
 /// A fetch that finds the memory for answers used up waits until there is room for this much.
 const LEAST_BYTES: usize = 64 << 10;
 
-/// What a connection remembers between fetches without a session.
+/// The state of a connection between fetches without a session.
 #[derive(Default)]
 pub(crate) struct Fetching {
     plain: Session,
@@ -107,13 +107,13 @@ pub(crate) async fn begin(
     Ok(Begun::Now(Answer { charge, ..answer.unwrap_or_default() }))
 }
 
-/// How long to wait, and for how much.
+/// The limits of one fetch: time, bytes, memory.
 struct How {
     committed: bool,
     min_bytes: usize,
     room_bytes: usize,
     end: Instant,
-    /// For what was found.
+    /// The charge for the records found.
     charge: Charge,
 }
 
@@ -160,7 +160,7 @@ async fn whole(
     topics
 }
 
-/// Whether topics are named by their ids.
+/// True if this version names topics by id.
 fn by_id(context: &Context<'_>) -> bool {
     context.version() >= IDS_FROM_VERSION
 }
@@ -173,7 +173,7 @@ fn place(context: &Context<'_>, name: &KafkaString, id: KafkaUuid, partition: i3
     }
 }
 
-/// Takes over what a request asks for: the partitions it names, which may be all there are to be.
+/// Takes over the partitions of a request. `is_whole`: they replace all others.
 fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData, is_whole: bool) {
     let broker = context.broker;
     session.begin_round(is_whole);
@@ -209,8 +209,8 @@ fn find(broker: &Broker, place: &Place) -> Result<FetchTopic, ErrorCode> {
     }
 }
 
-/// Looks until there is enough, there is more than fits, something failed, or the time is up. What
-/// was found is not held while more is waited for.
+/// Reads until there are enough bytes, more than fits, an error, or no time left. While it waits it
+/// holds no records.
 async fn wait(session: &mut Session, how: &mut How) -> Found {
     let wake = session.wake();
     let mut found = look(session, how, Found::default()).await;
@@ -233,7 +233,7 @@ async fn wait(session: &mut Session, how: &mut How) -> Found {
     found
 }
 
-/// Looks at what is due once there is memory for what may be found.
+/// Reads due partitions once there is memory for their records.
 async fn look(session: &mut Session, how: &mut How, before: Found) -> Found {
     loop {
         let bytes = how.charge.set_most(how.room_bytes, LEAST_BYTES);

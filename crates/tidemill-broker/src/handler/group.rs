@@ -1,4 +1,4 @@
-//! Consumer groups: their members, and who looks at them. This node coordinates all of them.
+//! Consumer groups: requests of members and of administrators. This node coordinates all groups.
 
 use super::{cluster::NOT_ASKED, once::once};
 use crate::{
@@ -24,8 +24,8 @@ use tidemill_wire::kafka::{
     text,
 };
 
-/// What a client may do with a group, as a bit each: read, delete, describe, describe and alter
-/// configs. There is no authorization yet, so all of it.
+/// Operations on a group that a client may do, a bit each: read, delete, describe, describe and
+/// alter configs. Without authorization all are allowed.
 const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 /// The kind of groups there are. (KIP-848 has another.)
 const CLASSIC: &str = "classic";
@@ -44,7 +44,7 @@ fn code(outcome: Result<(), ErrorCode>) -> i16 {
     outcome.err().unwrap_or(ErrorCode::None).code()
 }
 
-/// Who coordinates groups and transactions: this node.
+/// The coordinator of groups and transactions: this node.
 pub(crate) async fn find(
     context: &Context<'_>,
     mut request: FindCoordinatorRequestData,
@@ -286,7 +286,8 @@ pub(crate) async fn describe(
     DescribeGroupsResponseData { groups, ..DescribeGroupsResponseData::default() }
 }
 
-/// While a group rebalances, its members are shown with what they had: they may still read it.
+/// While a group rebalances, its members are shown with their former assignments: they may still
+/// read those partitions.
 fn described(member: &Member, protocol: &str, version: i16) -> DescribedGroupMember {
     let instance = member.instance.as_ref().filter(|_| version >= 4);
     DescribedGroupMember {

@@ -30,7 +30,7 @@ const LATEST_TIERED: i64 = -5;
 /// Offset and its timestamp in milliseconds; -1 where there is none.
 type Outcome = Result<(i64, i64), ErrorCode>;
 
-/// A partition, and what it is told; none while its records are looked at.
+/// A partition and its answer. None: its records must be searched first.
 type Told = (i32, Option<Outcome>);
 
 /// Answers for each partition.

@@ -1,4 +1,4 @@
-//! The folder of the log: what of it belongs to which partition, and how full its disk is.
+//! The folder of the log: the size of each partition, and the space on its disk.
 
 use crate::{Broker, api::Context, handler::blocking, topic::Topic};
 use std::{

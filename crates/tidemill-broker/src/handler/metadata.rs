@@ -29,7 +29,7 @@ const TOPICS_MAX: usize = 200_000;
 /// The version from which on topics are asked for by id.
 const BY_ID_FROM_VERSION: i16 = 12;
 
-/// What became of topics that were not there and were to be made.
+/// The outcomes of making topics, by name.
 type Made = BTreeMap<String, Result<Arc<Topic>, LogError>>;
 
 /// Answers with all topics, or those asked for; makes them, if that is allowed and wanted.
@@ -94,7 +94,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Whether a topic is asked for by its id. Beside a name it does not count.
+/// True if a topic is asked for by its id. A name beside it takes precedence.
 fn is_by_id(asked: &MetadataRequestTopic) -> bool {
     let named = asked.name.as_ref().is_some_and(|it| !it.as_str().is_empty());
     asked.topic_id != KafkaUuid::ZERO && !named

@@ -29,8 +29,8 @@ const BY_ID_VERSION: i16 = 10;
 /// Several groups are asked for from this version on. (KIP-709.)
 const GROUPS_VERSION: i16 = 8;
 
-/// What a client wants to commit for a partition, checked but for its group. The topic is what its
-/// name or id stands for.
+/// Checks an offset to be committed for a partition, all but its group. `topic` is the one that the
+/// name or the id stands for.
 pub(crate) fn new_offset(
     context: &Context<'_>,
     topic: Result<&CommitTopic, ErrorCode>,
@@ -193,7 +193,7 @@ pub(crate) async fn fetch(
     OffsetFetchResponseData { topics: topics.collect(), ..OffsetFetchResponseData::default() }
 }
 
-/// What a partition's offset is told as.
+/// The answer for a partition's offset.
 struct Told {
     partition: i32,
     offset: i64,

@@ -1,8 +1,8 @@
-//! What a request names more than once is answered once: as it was named first. So an answer is as
-//! long as what there is, not as what a request repeats.
+//! An item that a request names more than once is answered once, at its first place. So an answer
+//! is as long as the things it describes, and not as the request.
 //!
-//! This is for requests that look at things, and for groups that are deleted. Others that change
-//! something refuse what they name twice, or say of each what became of it in a few bytes.
+//! This is for requests that read, and for the deletion of groups. Other requests refuse an item
+//! that is named twice, or answer each mention in a few bytes.
 
 use hashbrown::{HashMap, HashSet};
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use std::hash::Hash;
 #[cfg(test)]
 mod tests;
 
-/// Leaves out what has a key that something before it has.
+/// Removes every item whose key stood before.
 pub(crate) fn once<T, K: Hash + Eq>(list: &mut Vec<T>, key: impl Fn(&T) -> K) {
     if list.len() > 1 {
         let mut named = HashSet::new();
@@ -18,8 +18,7 @@ pub(crate) fn once<T, K: Hash + Eq>(list: &mut Vec<T>, key: impl Fn(&T) -> K) {
     }
 }
 
-/// Merges what has a key that something before it has into that: `merge` takes over what else it
-/// asks for.
+/// Merges every item whose key stood before into that one.
 pub(crate) fn merge_repeated<T, K: Hash + Eq>(
     list: &mut Vec<T>,
     key: impl Fn(&T) -> K,

@@ -95,12 +95,12 @@ fn create_one(
     Ok(())
 }
 
-/// Whether the log may have so many more partitions.
+/// Checks that the log may have this many more partitions.
 pub(crate) fn check_room(broker: &Broker, more: u32) -> Result<(), Refusal> {
     Room::of(broker).take(more)
 }
 
-/// How many partitions there are, and may be.
+/// The count of partitions in the log, and its bound.
 pub(crate) struct Room {
     all: u64,
     max: u32,
@@ -112,7 +112,7 @@ impl Room {
         Self { all, max: broker.log.options().streamlets_max }
     }
 
-    /// Counts so many more, if there may be so many.
+    /// Counts `more` partitions, if they are allowed.
     pub(crate) fn take(&mut self, more: u32) -> Result<(), Refusal> {
         let (all, max) = (self.all, self.max);
         if all + u64::from(more) <= u64::from(max) {

@@ -1,7 +1,7 @@
 //! Produce: chunks are checked, appended, and acknowledged when they count.
 //!
-//! Appending is synchronous and happens in the order of requests; what is waited for is
-//! durability, so several requests of a connection share one sync.
+//! Appending is synchronous and happens in the order of requests. Only durability is awaited, so
+//! several requests of a connection share one sync.
 
 use crate::{
     answer::{Answer, Begun},
@@ -91,7 +91,7 @@ async fn later(
     Answer::of(&head, &response.with(&pending)).map(Some)
 }
 
-/// Whether a chunk is most of its frame, and worth it that the log keeps that frame's memory.
+/// True if a chunk fills most of its frame, so that the log may keep the frame's memory.
 fn fills(chunk_bytes: usize, frame_bytes: usize) -> bool {
     chunk_bytes >= WHOLE_BYTES_MIN && chunk_bytes >= frame_bytes / 8 * 7
 }
@@ -99,7 +99,7 @@ fn fills(chunk_bytes: usize, frame_bytes: usize) -> bool {
 /// Where an append's outcome goes in the response: topic and partition, by position.
 type Place = (usize, usize);
 
-/// What became of an append; none while it is not known.
+/// The outcome of an append. None: it is not known yet.
 type Outcome = Option<Result<(), AppendError>>;
 
 /// Appends that must count before a request is answered.
@@ -138,7 +138,7 @@ impl Pending {
     }
 }
 
-/// A response that lacks only what is not durable yet.
+/// A response that waits for durability alone.
 struct Response(Vec<TopicProduceResponse>);
 
 impl Response {
@@ -240,7 +240,7 @@ impl Response {
         ProduceResponseData { responses: self.0, ..ProduceResponseData::default() }
     }
 
-    /// With what became of the appends; those that are not known are late.
+    /// Fills in the outcomes of the appends. Those without one are late.
     fn with(mut self, pending: &Pending) -> ProduceResponseData {
         let outcomes = pending.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         for ((topic, partition), outcome) in outcomes.iter() {

@@ -1,11 +1,11 @@
-//! How much clients may send and ask: there are no quotas.
+//! Quotas of clients: there are none.
 
 use crate::api::Context;
 use tidemill_wire::kafka::message::{
     DescribeClientQuotasRequestData, DescribeClientQuotasResponseData,
 };
 
-/// Lists none, whoever they are asked for.
+/// Lists no quotas.
 pub(crate) async fn describe(
     _: &Context<'_>,
     _: DescribeClientQuotasRequestData,

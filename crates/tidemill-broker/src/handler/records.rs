@@ -69,8 +69,8 @@ pub(crate) async fn delete(
     DeleteRecordsResponseData { topics, ..DeleteRecordsResponseData::default() }
 }
 
-/// Says what "to the end" is, and tells the partitions what is about to go: those whose producers
-/// are not stored up to there.
+/// Resolves "to the end", and returns the partitions that must store the state of their producers
+/// before these records go.
 fn lacking(broker: &Broker, request: &mut DeleteRecordsRequestData) -> Vec<(Arc<Partition>, i64)> {
     let mut lacking = Vec::new();
     for asked in &mut request.topics {

@@ -1,5 +1,5 @@
-//! Who leads a partition, and where its replicas are: this node leads all, and is the only replica,
-//! so there is nobody to elect and nothing to move.
+//! Leaders and replicas: this node leads every partition and is its only replica, so elections and
+//! reassignments change nothing.
 
 use crate::{
     Broker,
@@ -19,8 +19,8 @@ use tidemill_wire::kafka::{
     text,
 };
 
-/// Which partitions a topic has, and what is said of all others. The texts name nothing: a request
-/// may ask for very many.
+/// The indexes of a topic's partitions, and the error text for all others. The texts name nothing,
+/// as a request may name very many.
 fn partitions(broker: &Broker, topic: &KafkaString) -> (std::ops::Range<i32>, KafkaString) {
     match broker.topic(topic.as_str()) {
         Some(it) => (0..it.partition_count(), text("the topic has no such partition")),
@@ -104,7 +104,7 @@ pub(crate) async fn reassign(
     }
 }
 
-/// Lists what is being moved: nothing.
+/// Lists reassignments: there are none.
 pub(crate) async fn list_reassignments(
     _: &Context<'_>,
     _: ListPartitionReassignmentsRequestData,

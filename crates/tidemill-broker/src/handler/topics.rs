@@ -73,7 +73,7 @@ pub(crate) async fn create(
     CreateTopicsResponseData { topics, ..CreateTopicsResponseData::default() }
 }
 
-/// What occurs more than once.
+/// The items that occur more than once.
 pub(crate) fn twice<T: Ord>(all: impl Iterator<Item = T>) -> BTreeSet<T> {
     let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
     for one in all {
@@ -90,7 +90,7 @@ pub(crate) fn no_topic(name: &str) -> Refusal {
     Refusal::with(ErrorCode::UnknownTopicOrPartition, &why)
 }
 
-/// What a topic that is asked for would be like, if it can be made.
+/// The spec of a requested topic, if the topic can be made.
 fn check(
     broker: &Broker,
     twins: &mut Twins,
@@ -111,7 +111,7 @@ fn check(
     Ok(spec)
 }
 
-/// Makes what passed the check.
+/// Makes the topics that passed the check.
 fn make(
     broker: &Broker,
     checked: Vec<(KafkaString, Result<StreamSpec, Refusal>)>,
@@ -137,7 +137,7 @@ fn make(
     checked.into_iter().map(outcome).collect()
 }
 
-/// How many partitions a new topic gets.
+/// The count of partitions of a new topic.
 fn streamlets(broker: &Broker, asked: &CreatableTopic) -> Result<u32, Refusal> {
     if !asked.assignments.is_empty() {
         if asked.num_partitions != BY_DEFAULT || asked.replication_factor != -1 {

@@ -1,4 +1,4 @@
-//! Idempotent producers and transactions: who may write under which id, and what counts together.
+//! Idempotent producers and transactions: producer ids, and records that count together.
 //!
 //! ```text
 //! InitProducerId ─▶ AddPartitionsToTxn, Produce ─▶ AddOffsetsToTxn, TxnOffsetCommit ─▶ EndTxn

@@ -1,14 +1,14 @@
-//! Names that differ in `.` and `_` alone. Kafka takes them for one, as its metrics have `_` for each
-//! `.`, and has no topic beside its twin: what is here is to fit there.
+//! Names that differ in `.` and `_` alone. Kafka's metrics have `_` for each `.`, so Kafka refuses
+//! a topic whose name collides with another one in this way. Topics made here must fit there.
 //!
-//! Streams that are made without the Kafka protocol may have such names, and two requests at the same
-//! moment may make both: nothing here fails for it.
+//! Streams made without the Kafka protocol may collide, and so may two topics made at the same
+//! moment. Nothing here fails for it.
 
 use crate::{Broker, refusal::Refusal};
 use std::collections::BTreeMap;
 use tidemill_wire::kafka::ErrorCode;
 
-/// See the module: the names of topics by what they are in Kafka's metrics.
+/// The names of topics, by their form in Kafka's metrics.
 pub(crate) struct Twins(BTreeMap<String, String>);
 
 impl Twins {

@@ -1,4 +1,4 @@
-//! The history of a partition behind its lock, who waits for it, and how it is opened.
+//! The history of a partition behind its lock, with the readers that wait for it.
 //!
 //! ```text
 //! append of a producer ─┐                    a marker is visible ─▶ due ─▶ settle
@@ -6,9 +6,9 @@
 //! reader of committed ──┘                    readers that waited ◀──────────┘
 //! ```
 //!
-//! A marker becomes visible in a notice of the log, which may come while this very thread appends
-//! with the books in its hand. So the notice only says that something is due; whoever can take the
-//! lock settles it, at the latest the one who puts the books down.
+//! A marker becomes visible in a notification of the log, which may come while this very thread
+//! appends under the lock. So the notification only sets a flag. The next thread that can take the
+//! lock does the work, at the latest the one that releases it.
 //!
 //! Lock order: books, then the log's own and that of a transactional id. No notice is given while
 //! the books are held.
@@ -20,10 +20,10 @@ use std::{
 };
 use tidemill_log::OnData;
 
-/// A reader's place: by offset, then by who came first.
+/// The place of a waiting reader: offset, then order of arrival.
 pub(super) type Turn = (i64, u64);
 
-/// What a partition knows, and who waits.
+/// The history of a partition and its waiting readers.
 #[derive(Default)]
 pub(super) struct Books {
     /// None: nobody needed it so far.
@@ -31,7 +31,7 @@ pub(super) struct Books {
     /// Readers of committed records that wait for a transaction to end.
     waiting: BTreeMap<Turn, OnData>,
     next_turn: u64,
-    /// What the store has: all below this offset.
+    /// All records below this offset are in the store.
     pub(super) stored_upto: i64,
     /// Markers of aborted transactions that the store has and no longer needs.
     pub(super) obsolete: Vec<i64>,
@@ -105,7 +105,7 @@ impl Partition {
         self.settle();
     }
 
-    /// Does what is due, unless somebody holds the books: then they do it.
+    /// Does the due work, unless another thread holds the lock: that one does it then.
     pub(super) fn settle(&self) {
         loop {
             let mut books = match self.books.try_lock() {

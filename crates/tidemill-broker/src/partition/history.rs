@@ -1,4 +1,4 @@
-//! What the chunks of a partition say about its producers and their transactions.
+//! Producers and transactions of a partition, as its chunks tell of them.
 //!
 //! ```text
 //! chunk of a client ─▶ check ─▶ Append ─ appended ─▶ took        heads, read again ─▶ replay
@@ -27,7 +27,7 @@ use tidemill_wire::{
 #[cfg(test)]
 mod tests;
 
-/// What is to be done with a chunk.
+/// The decision about a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It is here already.
@@ -66,7 +66,7 @@ impl History {
         &self.stable
     }
 
-    /// What to do with a chunk of a client. See [`Producers::check`] for `from_start`.
+    /// Decides about a client's chunk. See [`Producers::check`] for `from_start`.
     pub(crate) fn check(&self, chunk: &Sequenced, from_start: bool) -> Result<Step, HistoryError> {
         if let Verdict::Repeated(taken) = self.producers.check(chunk, from_start)? {
             return Ok(Step::Repeated(taken));
@@ -106,7 +106,7 @@ impl History {
         }
     }
 
-    /// Whether a marker has something to end: a transaction, or an earlier epoch.
+    /// True if a marker would end something: a transaction, or an earlier epoch.
     pub(crate) fn needs_marker(&self, producer_id: i64, epoch: i16) -> bool {
         let producer = self.producers.get(producer_id);
         producer.is_some_and(|it| it.open.is_some() || it.epoch < epoch)
@@ -129,7 +129,8 @@ impl History {
         self.producers.bound(max);
     }
 
-    /// Forgets what was aborted before the first offset there is: the offsets of their markers.
+    /// Forgets transactions that were aborted below the given start. Returns the offsets of their
+    /// markers.
     pub(crate) fn prune(&mut self, start: i64) -> Vec<i64> {
         self.stable.prune(start)
     }

@@ -5,10 +5,11 @@
 //! records are removed ───┘
 //! ```
 //!
-//! What is deleted by request is stored before; what retention removes, which is older, soon after.
+//! The state of producers is stored before a client deletes their records. When retention removes
+//! records, which are older, it is stored soon afterwards.
 //!
-//! An image is stored once all that it tells of is visible: so no snapshot knows a chunk that a
-//! crash takes back. What is aborted is stored beside the snapshots, each once.
+//! An image is stored once all of its records are visible, so no snapshot knows a chunk that a
+//! crash takes back. Aborted transactions are stored beside the snapshots, each once.
 
 use super::{
     Partition,
@@ -25,7 +26,7 @@ use tidemill_wire::producers::{
     AbortedRecord, PRODUCERS_VERSION, ProducerRecord, ProducersSnapshot,
 };
 
-/// A snapshot is taken after so many bytes of chunks, or so many chunks.
+/// A snapshot is taken after this many bytes of chunks, or this many chunks.
 const FAR_BYTES: u64 = 32 << 20;
 const FAR_CHUNKS: u64 = 10_000;
 
@@ -42,7 +43,7 @@ pub(super) struct Image {
 pub(crate) struct Snapshot {
     partition: Arc<Partition>,
     upto: i64,
-    /// What is to be stored.
+    /// The batch for the store.
     pub(crate) batch: Batch,
     obsolete: usize,
 }
@@ -59,8 +60,8 @@ impl Partition {
             || self.far_chunks.load(Ordering::Relaxed) >= FAR_CHUNKS
     }
 
-    /// What is to be stored now, if anything is: after many chunks, when the log no longer tells
-    /// what the store does not know, or if the node stops.
+    /// The snapshot that is due now, if any: after many chunks, when the log no longer holds
+    /// records that the store has not covered, or when the node stops.
     pub(crate) fn snapshot(self: &Arc<Self>, stops: bool) -> Option<Snapshot> {
         if !stops && self.storing.load(Ordering::SeqCst) {
             return None;
@@ -104,16 +105,17 @@ impl Partition {
         Some(())
     }
 
-    /// Whether the store has all that is known of the records below an offset.
+    /// True if the store covers all known records below an offset.
     pub(crate) fn is_kept(&self, before: i64) -> bool {
         before <= self.kept_upto.load(Ordering::SeqCst)
     }
 
-    /// Records below an offset are about to be deleted: what they say is to be stored. True if it
-    /// is not yet; [`Self::snapshot`] has it soon. Reads the log if need be.
+    /// Prepares the deletion of records below an offset: the state of their producers must be
+    /// stored first. True if it is not stored yet; the next [`Self::snapshot`] has it. Reads the
+    /// log if need be.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The log cannot be read.
     pub(crate) fn keep_below(&self, before: i64) -> Result<bool, LoadError> {
         if before > self.streamlet.high_watermark() || self.is_kept(before) {
             return Ok(false);
@@ -162,7 +164,7 @@ impl Partition {
         Some(Snapshot { partition, upto, batch, obsolete })
     }
 
-    /// Forgets producers that were idle for long, and what was aborted before the first offset.
+    /// Forgets idle producers, and transactions that were aborted below the start of the log.
     pub(crate) fn prune(&self) {
         let idle_ms = signed(self.shared.limits.producer_idle_ms);
         let since_ms = signed(self.now_ms()).saturating_sub(idle_ms);

@@ -9,8 +9,8 @@
 //! committed records. A snapshot is believed if the log has the chunk that it names as its last; a
 //! log that was cut shorter by a power failure, and has grown since, does not.
 //!
-//! What the log says stands above the snapshot; the coordinator decides about transactions that
-//! are open here and that it does not know (only a log that lost acknowledged data can have such).
+//! The log takes precedence over the snapshot. The coordinator decides about open transactions that
+//! it does not know; only a log that lost acknowledged data can have such.
 
 use super::{Partition, history::History, stable::AbortedRange};
 use crate::store::{Batch, Store, StoreError, Table};
@@ -22,9 +22,9 @@ use tidemill_wire::{
     transactions::TransactionPartition,
 };
 
-/// How much of the log is read at once.
+/// Bytes of the log read at once.
 const READ_BYTES: usize = 1 << 20;
-/// How many entries are deleted in one batch.
+/// Entries deleted in one batch.
 const DELETED_TOGETHER: usize = 100_000;
 
 /// Why the history of a partition is not known.
@@ -38,12 +38,12 @@ pub(crate) enum LoadError {
     Read(#[from] ReadError),
 }
 
-/// The kinds of what is stored of a partition.
+/// The kinds of a partition's entries in the store.
 const SNAPSHOT: u8 = 0;
 const ABORTED: u8 = 1;
 
-/// What removes all that is stored of a stream's partitions, also of those that nobody has asked for,
-/// in batches that are short enough.
+/// The batches that remove all entries of a stream's partitions from the store, those never opened
+/// included.
 pub(crate) fn forget_stored(store: &Store, stream: &[u8; 16]) -> Result<Vec<Batch>, StoreError> {
     let (mut batches, mut batch, mut count) = (Vec::new(), Batch::default(), 0);
     // The keys begin with the stream's id.

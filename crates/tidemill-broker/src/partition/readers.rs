@@ -1,8 +1,7 @@
-//! What readers of a partition may see, and how they wait for more: all records, or those that are
-//! committed (KIP-98).
+//! The visible part of a partition, for readers of all records and of committed ones (KIP-98), and
+//! the wait for more.
 //!
-//! Invariant: where a reader of committed records is sent to is never before the first record that
-//! there is.
+//! Invariant: the last stable offset is never below the first record of the log.
 
 use super::{Partition, UNKNOWN, books::Turn};
 use crate::fetch_answer::Aborted;
@@ -20,7 +19,7 @@ pub(crate) struct Readable {
 }
 
 impl Readable {
-    /// Whether it waits for the end of a transaction: records come meanwhile that it is not told of.
+    /// True if it waits for the end of a transaction. It is not woken by records meanwhile.
     pub(crate) fn is_held_back(&self) -> bool {
         self.stable.is_some()
     }
@@ -50,8 +49,8 @@ impl Partition {
         Ok(self.within(first, watermark))
     }
 
-    /// As [`Self::last_stable_offset`], for those who do not go by it: the high watermark, as long
-    /// as nobody needed to know better.
+    /// As [`Self::last_stable_offset`], for readers that do not depend on it: the high watermark
+    /// until the history is loaded.
     pub(crate) fn known_stable_offset(&self) -> i64 {
         let watermark = self.streamlet.high_watermark();
         match self.first_unstable.load(Ordering::SeqCst) {
@@ -60,14 +59,14 @@ impl Partition {
         }
     }
 
-    /// Retention and clients delete records of open transactions too: who is sent to where one
-    /// began has to find something there.
+    /// Retention and clients delete records of open transactions too. The result is never below the
+    /// start, so a reader finds a record there.
     fn within(&self, first_unstable: i64, watermark: i64) -> i64 {
         first_unstable.max(self.streamlet.start_offset()).min(watermark)
     }
 
-    /// Calls back once when there may be something to read at `offset`: an acknowledged record, or
-    /// one below the last stable offset. May call at once. Dropping what is returned forgets it.
+    /// Calls `notice` once, when `offset` may be readable: an acknowledged record, or one below the
+    /// last stable offset. It may call at once. Dropping the return value cancels.
     pub(crate) fn on_readable(&self, offset: i64, committed: bool, notice: OnData) -> Readable {
         if !committed || self.first_unstable.load(Ordering::SeqCst) > offset {
             return Readable { _log: self.streamlet.on_data(offset, notice), stable: None };

@@ -37,7 +37,7 @@ pub(crate) struct AbortedRange {
 pub(crate) struct Stable {
     /// Producers with an open transaction, by its first offset.
     open: BTreeMap<i64, i64>,
-    /// Offsets of markers that are not visible yet, with the first offset of what they end.
+    /// Offsets of invisible markers, with the first offset of the transaction that each ends.
     ending: BTreeMap<i64, i64>,
     /// By the offset of their marker.
     aborted: Vec<AbortedRange>,
@@ -59,7 +59,7 @@ impl Stable {
         }
     }
 
-    /// All below `watermark` is visible: markers there end what they end.
+    /// Takes over that all below `watermark` is visible: the markers there end their transactions.
     pub(crate) fn pass(&mut self, watermark: i64) {
         while let Some(first) = self.ending.first_entry().filter(|it| *it.key() < watermark) {
             first.remove();
@@ -72,7 +72,7 @@ impl Stable {
         self.ending.values().copied().chain(open).min()
     }
 
-    /// Whether a transaction is open or a marker not visible.
+    /// True if no transaction is open and every marker is visible.
     #[cfg(test)]
     pub(crate) fn is_busy(&self) -> bool {
         !self.open.is_empty() || !self.ending.is_empty()
@@ -110,7 +110,8 @@ impl Stable {
         self.aborted = aborted;
     }
 
-    /// Forgets what was aborted before the first offset there is: the offsets of their markers.
+    /// Forgets transactions that were aborted below the given start. Returns the offsets of their
+    /// markers.
     pub(crate) fn prune(&mut self, start: i64) -> Vec<i64> {
         let gone = self.aborted.partition_point(|it| it.marker < start);
         self.aborted.drain(..gone).map(|it| it.marker).collect()

@@ -5,10 +5,9 @@
 //!           ▲ next                        ▲ end, as stored
 //! ```
 //!
-//! Ids are taken from blocks. The end of a block is durable before the first id of it is given
-//! out, so a crash costs what is left of a block and no id comes twice. The first block of all
-//! begins with the time of day in microseconds: should the store ever be lost, ids still differ
-//! from those in the log.
+//! Ids are taken from blocks. The end of a block is durable before its first id is given out, so a
+//! crash costs the rest of a block and no id comes twice. The very first block begins with the time
+//! of day in microseconds: should the store ever be lost, ids still differ from those in the log.
 
 use crate::store::{Batch, Store, StoreError, Table};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use tidemill_wire::producers::{decode_ids_end, encode_ids_end};
 /// Under which the end of the newest block is stored.
 const KEY: &[u8] = b"producer-ids";
 
-/// How many ids are reserved at once.
+/// Ids reserved at once.
 pub(crate) const BLOCK: i64 = 1000;
 
 /// A block of ids that nobody else has.
@@ -34,7 +33,7 @@ impl Block {
         Some(Self { next: stored, end: stored.checked_add(BLOCK)? })
     }
 
-    /// What is to be stored to reserve it.
+    /// The end of the block, which is stored before its first id is used.
     pub(crate) fn end(&self) -> i64 {
         self.end
     }

@@ -1,4 +1,4 @@
-//! What a partition remembers of its producers: epoch and the last chunks of each (KIP-98).
+//! The producers of a partition: the epoch and the last chunks of each (KIP-98).
 //!
 //! ```text
 //! producer 17 ─ epoch 3 ─ [0..4] [5..5] [6..9] [10..10] [11..30]     sequence numbers, newest last
@@ -66,7 +66,7 @@ pub(crate) struct Producer {
     pub(crate) has_ended: bool,
 }
 
-/// What is to be done with a chunk.
+/// The decision about a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is new: append it.
@@ -111,7 +111,8 @@ pub(crate) fn sequence_after(number: i32, count: i32) -> i32 {
     number.wrapping_add(count) & i32::MAX
 }
 
-/// A time by the monotonic clock, which begins at 0 with each start: what was before is negative.
+/// A time of the monotonic clock, which begins at 0 with each start. Times before the start are
+/// negative.
 pub(crate) fn signed(monotonic_ms: u64) -> i64 {
     i64::try_from(monotonic_ms).unwrap_or(i64::MAX)
 }
@@ -154,7 +155,7 @@ impl Producer {
         }
     }
 
-    /// What to do with a chunk of this producer.
+    /// Decides about a chunk of this producer.
     fn check(&self, chunk: &Sequenced) -> Result<Verdict, SequenceError> {
         let Sequenced { producer_id, epoch, first, last, .. } = *chunk;
         if epoch < self.epoch {
@@ -175,9 +176,9 @@ impl Producer {
 }
 
 impl Producers {
-    /// What to do with a chunk. Of a producer that is not known any sequence number is taken: it
-    /// may have been forgotten; but `from_start` says that it must begin at 0, as clients do whose
-    /// epoch ends with each transaction (KIP-890).
+    /// Decides about a chunk. An unknown producer may begin with any sequence number, as it may
+    /// have been forgotten; with `from_start` it must begin at 0, as producers do whose epoch ends
+    /// with each transaction (KIP-890).
     pub(crate) fn check(
         &self,
         chunk: &Sequenced,
@@ -194,7 +195,7 @@ impl Producers {
         }
     }
 
-    /// A chunk was appended: what is known of its producer now.
+    /// Takes over a chunk that was appended.
     pub(crate) fn take(
         &mut self,
         chunk: &Sequenced,

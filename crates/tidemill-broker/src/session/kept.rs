@@ -1,7 +1,7 @@
 //! Sessions by their ids, between requests.
 //!
-//! Invariant: they have at most so many partitions together, whoever asks for more; those that are
-//! not kept, of clients without sessions, have as many again.
+//! Invariant: all sessions together have at most 1,000,000 partitions. Those of connections without
+//! sessions have as many again.
 
 use super::{SLOT_BYTES, Session};
 use crate::frame::Budget;
@@ -112,7 +112,7 @@ impl Sessions {
         Ok(Arc::clone(&kept.session))
     }
 
-    /// A session has so many partitions now. False: that is too many, and it is not kept.
+    /// Notes the count of partitions of a session. False: it is too large, and the session is dropped.
     pub(crate) fn resized(&self, id: i32, partitions: usize) -> bool {
         let mut all = self.all();
         let Some(kept) = all.sessions.get_mut(&id) else { return true };

@@ -1,7 +1,7 @@
-//! A partition of a session: where its client is in it, and what there is to read.
+//! A partition of a session: the client's position, and the records there.
 //!
-//! Invariant: a topic that was found once is told of as one that has a name, also when it is gone:
-//! another one of its name is not it.
+//! Invariant: a topic that was found by its id is known by its name afterwards, even when it is
+//! gone. A later topic of that name is another one.
 
 use crate::{
     fetch_answer::{PartitionAnswer, Reach},
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tidemill_log::{ReadCursor, ReadLimit};
 use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid};
 
-/// How one partition is asked for.
+/// The request for one partition.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) offset: i64,
@@ -65,9 +65,9 @@ pub(super) struct Slot {
     cursor: ReadCursor,
     pub(super) interest: Option<Readable>,
     pub(super) is_due: bool,
-    /// The offset after what was found last.
+    /// The offset after the last record found.
     next: i64,
-    /// How far it goes, as the client was last told.
+    /// The watermark, stable offset and start that the client knows.
     pub(super) told: Option<Reach>,
 }
 
@@ -90,7 +90,7 @@ impl Slot {
         }
     }
 
-    /// Whether it waits for the very thing that is asked for: then there is nothing to look at.
+    /// True if the slot already waits for exactly this request, so that nothing needs reading.
     pub(super) fn waits_for(&self, asked: &Asked) -> bool {
         let waits = self.interest.is_some() && !self.is_due && self.next == asked.offset;
         waits
@@ -136,7 +136,7 @@ impl Slot {
         }
     }
 
-    /// What there is to read, and whether there is more than fits.
+    /// Reads records. The flag is true if there are more than fit.
     pub(super) fn read(
         &mut self,
         bytes: usize,
@@ -200,19 +200,19 @@ impl Slot {
         self.cursor = ReadCursor::default();
     }
 
-    /// Whether it waits for the end of a transaction.
+    /// True if it waits for the end of a transaction.
     pub(super) fn is_held_back(&self) -> bool {
         self.interest.as_ref().is_some_and(Readable::is_held_back)
     }
 
-    /// Whether its client was told of another high watermark, last stable offset or start than there
-    /// is now.
+    /// True if the high watermark, the last stable offset or the start is not the one that the
+    /// client knows.
     pub(super) fn has_moved(&self, committed: bool) -> bool {
         let now = self.nothing(committed);
         now.error == ErrorCode::None && self.told.is_some_and(|told| told != now.reach())
     }
 
-    /// Waits for something to read after what was found.
+    /// Waits for records after the last ones found.
     pub(super) fn wait(&mut self, id: u32, wake: &Arc<Wake>, committed: bool) {
         if let Ok(FetchPartition::Stream(partition)) = &self.partition {
             let wake = Arc::clone(wake);
@@ -230,7 +230,7 @@ pub(super) fn partition_of(topic: &FetchTopic, place: &Place) -> Result<FetchPar
     partition.ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
-/// What is said of a topic that was never found, by id or by name.
+/// The error for a topic that was never found, by id or by name.
 pub(crate) fn missing(place: &Place) -> ErrorCode {
     if place.0 == KafkaUuid::ZERO {
         ErrorCode::UnknownTopicOrPartition

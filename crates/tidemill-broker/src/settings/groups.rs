@@ -5,9 +5,9 @@ use tidemill_types::ByteSize;
 /// Consumer groups: times and bounds.
 #[derive(Clone, Debug)]
 pub struct GroupSettings {
-    /// How long the first members of a group wait for others, in milliseconds.
+    /// The time that the first members of a group wait for others, in milliseconds.
     /// (`group.initial.rebalance.delay.ms`.) Default 500: members that one deployment starts
-    /// together come within it, and a consumer that is alone need not wait for Kafka's 3,000.
+    /// together come within it, and a lone consumer need not wait for Kafka's 3,000.
     pub initial_delay_ms: u64,
     /// Shortest session that members may ask for, in milliseconds.
     /// (`group.min.session.timeout.ms`.) Default 6,000.
@@ -25,8 +25,8 @@ pub struct GroupSettings {
     pub offsets: usize,
     /// Bytes that a client may write to an offset. (`offset.metadata.max.bytes`.) Default 4,096.
     pub metadata_bytes: usize,
-    /// How long offsets are kept of a group that has no members, in milliseconds of the node's
-    /// running time. (`offsets.retention.minutes`.) Default 7 days.
+    /// The time for which offsets of a group without members are kept, in milliseconds of the
+    /// node's running time. (`offsets.retention.minutes`.) Default 7 days.
     pub offsets_retention_ms: u64,
 }
 

@@ -16,7 +16,7 @@ use tidemill_env::RandomAccessFile;
 /// Where redb says which transaction is the newest: nothing else makes one count.
 const HEAD_BYTES: u64 = 4096;
 
-/// What went wrong first.
+/// The first failure.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     first: Mutex<Option<(io::ErrorKind, String, bool)>>,
@@ -31,7 +31,7 @@ impl Trouble {
         first.as_ref().map(|(kind, why, sync)| (io::Error::new(*kind, why.clone()), *sync))
     }
 
-    /// Whether the head of the file was written since the last call.
+    /// True if the head of the file was written since the last call.
     pub(super) fn take_decided(&self) -> bool {
         self.decided.swap(false, Ordering::Relaxed)
     }

@@ -22,7 +22,7 @@ use tidemill_wire::chunk::crc32c;
 
 /// Pages that redb keeps in memory, in bytes.
 const CACHE_BYTES: usize = 16 << 20;
-/// How many transactions were committed.
+/// The table of the count of committed transactions.
 const COUNT: TableDefinition<'static, &str, u64> = TableDefinition::new("transaction-count");
 const COUNT_KEY: &str = "count";
 
@@ -72,7 +72,7 @@ fn told(file: &Path, trouble: &Trouble, error: impl ToString) -> StoreError {
     refused(file, trouble).unwrap_or_else(|| damaged(file, error))
 }
 
-/// What the disk refused, if it did.
+/// The disk's refusal, if there was one.
 fn refused(file: &Path, trouble: &Trouble) -> Option<StoreError> {
     let (error, sync) = trouble.first()?;
     Some(if sync {
@@ -133,12 +133,12 @@ impl Database {
         Ok(database)
     }
 
-    /// Whether the disk refused something, and that was no sync: the file may be opened again.
+    /// True if the disk refused an operation other than a sync: the file may be opened again.
     pub(super) fn can_reopen(&self) -> bool {
         self.trouble.first().is_some_and(|(_, sync)| !sync)
     }
 
-    /// Whether redb may have said in the file that a transaction is there, since the last call.
+    /// True if the file may have taken a decision about a transaction since the last call.
     pub(super) fn take_decided(&self) -> bool {
         self.trouble.take_decided()
     }
@@ -188,7 +188,7 @@ impl Database {
         })
     }
 
-    /// How many transactions were committed.
+    /// The count of committed transactions.
     pub(super) fn count(&self) -> Result<u64, StoreError> {
         guarded(&self.file, || {
             let read = self.redb.begin_read().map_err(|error| self.told(error))?;

@@ -1,8 +1,8 @@
 //! The thread that commits: all batches that wait, in one transaction.
 //!
-//! When the disk refuses anything but a sync, the file is opened again, which finds out whether the
-//! transaction is there: its number says so. After a failed sync there is nothing to find out: what
-//! the system shows of the file may not be what the disk has.
+//! When the disk refuses anything but a sync, the file is opened again, and its number tells if the
+//! transaction is there. After a failed sync that would tell nothing: the system may show bytes of
+//! the file that the disk does not have.
 
 use super::{Batch, OnCommitted, Shared, StoreError, database::Database};
 use std::{
@@ -15,7 +15,7 @@ const BATCHES_MAX: usize = 4096;
 /// Bytes in one transaction, but for its last batch.
 const BYTES_MAX: usize = 16 << 20;
 
-/// A batch, and who waits for it.
+/// A batch and its notification.
 pub(super) struct Request {
     pub(super) batch: Batch,
     pub(super) notice: OnCommitted,
@@ -131,7 +131,7 @@ impl Writer {
     }
 }
 
-/// What is to be found out after a transaction that failed.
+/// The open question after a transaction that failed.
 struct Again {
     /// The number of the transaction.
     count: u64,

@@ -1,8 +1,8 @@
 //! The table of all settings that topics have, by name.
 //!
-//! Settings of Kafka that mean nothing here are kept all the same where ignoring them harms nobody:
-//! tools copy them from one cluster to another, and refuse to go on without. Where ignoring one
-//! would break what it promises, no value but ours is taken.
+//! Settings of Kafka that mean nothing here are accepted if ignoring them harms nobody: tools copy
+//! them from one cluster to another, and stop at a refusal. A setting whose promise would be broken
+//! takes no value but ours.
 
 use super::{
     CLEANUP, MAX_LAG, MIN_LAG, Place, READERS, TopicSetting,
@@ -22,7 +22,7 @@ fn number(text: &str) -> Result<(), String> {
     bounded(text, 0, i64::MAX).map(drop)
 }
 
-/// What a topic's batches are compressed with: what Kafka knows, and "as they came".
+/// Checks a codec: those of Kafka, `uncompressed` and `producer`.
 fn codec(text: &str) -> Result<(), String> {
     one_of(text, &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"])
 }

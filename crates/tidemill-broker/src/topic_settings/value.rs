@@ -1,6 +1,6 @@
-//! Values of settings, from text: what they may be, said when they are not.
+//! Values of settings, parsed from text. The errors name the possible values.
 
-/// What kind of value it is, by the protocol's numbers.
+/// The type of a value, by the protocol's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `true` or `false`.

@@ -1,21 +1,20 @@
-//! The coordinator: every transactional id, what is decided about it, and how that is carried out.
+//! The coordinator: all transactional ids, the decisions about them, and their execution.
 //!
 //! ```text
 //! request ─▶ gate ─▶ decision (`state`) ─▶ store ─▶ it counts ─▶ answer
 //!                                                     └ prepared ─▶ markers ─▶ durable ─▶ ended
 //! ```
 //!
-//! A decision counts when it is stored. One that ends a transaction is carried out, whatever
-//! happens: by whoever asked for it, by [`Coordinator::tend`] if they went away, and by the next
-//! start if the node dies (R10). That a transaction has ended is stored later, with something
-//! else: until then the store says that it is prepared, and carrying it out once more changes
-//! nothing.
+//! A decision counts when it is stored. The end of a transaction is carried out in any case: by the
+//! request for it, by [`Coordinator::tend`] if the client went away, and by the next start if the
+//! node dies (R10). The completion is stored later, along with something else: until then the store
+//! has the transaction as prepared, and carrying it out once more changes nothing.
 //!
 //! Invariants:
 //!
-//! - What was answered is in the store, with all that it depends on (R7).
+//! - Everything that an answer depends on is in the store (R7).
 //! - The next transaction of an id begins when all markers of the one before are durable.
-//! - A request that is dropped half way leaves what the store has and what counts the same.
+//! - A request that is dropped half way leaves the store and the memory the same.
 
 mod mark;
 mod room;
@@ -53,7 +52,7 @@ use tidemill_wire::{
 };
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
-/// How long a request waits for the transaction before it, or for its own, to end.
+/// The longest wait of a request for a transaction to end.
 const PATIENCE_MS: u64 = 5_000;
 /// As above, for requests that others wait behind.
 const SHORT_PATIENCE_MS: u64 = 500;
@@ -74,7 +73,7 @@ pub(crate) enum Failure {
     TooMany(&'static str),
 }
 
-/// Who asks, and how.
+/// The sender of a request, and its protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) producer: ProducerEpoch,
@@ -90,7 +89,7 @@ pub(crate) struct Coordinator {
     pub(crate) limits: TransactionLimits,
     pub(crate) ids: Ids,
     all: RwLock<BTreeMap<String, Arc<Entry>>>,
-    /// What they take of memory, or a little more.
+    /// Memory of all entries, rounded up.
     bytes: AtomicUsize,
 }
 
@@ -198,7 +197,8 @@ impl Coordinator {
         }
     }
 
-    /// A producer for a transactional id. What its last producer has open is aborted first.
+    /// A producer for a transactional id. An open transaction of the last producer is aborted
+    /// first.
     pub(crate) async fn init(
         self: &Arc<Self>,
         broker: &Arc<Broker>,
@@ -301,7 +301,7 @@ impl Coordinator {
         }
     }
 
-    /// Ends a producer's transaction: what the producer goes on with.
+    /// Ends a producer's transaction. Returns the id and epoch that the producer uses next.
     pub(crate) async fn end(
         self: &Arc<Self>,
         broker: &Arc<Broker>,
@@ -381,7 +381,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether a producer may write to a partition now, as part of its transaction.
+    /// Checks that a producer may write to a partition now, as part of its transaction.
     pub(crate) fn verify(
         &self,
         id: &str,
@@ -418,7 +418,7 @@ impl Coordinator {
         Ok(groups.stage(who, producer.id, offsets).await)
     }
 
-    /// Whether a producer's transaction holds offsets of a group, or may.
+    /// True if a producer's transaction holds offsets of a group, or may hold some.
     fn holds(&self, producer_id: i64, group: &str) -> bool {
         self.entries().iter().any(|entry| {
             let held = entry.held();
@@ -445,7 +445,7 @@ impl Coordinator {
         }
     }
 
-    /// What is to become of a transaction that a partition has open with this producer.
+    /// The fate of a transaction that a partition has open with this producer.
     pub(crate) fn fate(&self, producer: ProducerEpoch, place: &TransactionPartition) -> Fate {
         for entry in self.entries() {
             let held = entry.held();
@@ -470,7 +470,7 @@ impl Coordinator {
     }
 }
 
-/// Whether it came in time.
+/// True if it came in time.
 async fn wait(ended: oneshot::Receiver<()>, patience_ms: u64) -> bool {
     tokio::time::timeout(Duration::from_millis(patience_ms), ended).await.is_ok()
 }

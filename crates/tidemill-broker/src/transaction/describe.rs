@@ -1,9 +1,9 @@
-//! What there is to see of transactions.
+//! Transactions as administrators see them.
 
 use super::{coordinator::Coordinator, state::Transaction};
 use tidemill_wire::transactions::TransactionPhase as Phase;
 
-/// How the protocol calls the phases.
+/// The protocol's names of the phases.
 pub(crate) fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Empty => "Empty",

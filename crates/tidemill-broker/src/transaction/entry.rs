@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! gate    held while a decision is made and stored: one change at a time
-//! state   what counts; looked at by whoever appends
+//! state   the state in force, which appends check
 //! ```
 //!
 //! Markers are on their way while a transaction is prepared: `left` are the partitions and groups
@@ -17,7 +17,7 @@ use std::{
 use tidemill_wire::transactions::{TransactionPartition, TransactionPhase as Phase};
 use tokio::sync::oneshot;
 
-/// What a transaction's end is written to.
+/// A target of a transaction's markers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Marked {
     Partition(TransactionPartition),
@@ -33,7 +33,7 @@ pub(crate) struct Entry {
     held: Mutex<Held>,
 }
 
-/// What is known of it now.
+/// The state of an entry.
 pub(super) struct Held {
     /// None: it is being made, or it is gone.
     pub(super) transaction: Option<Transaction>,
@@ -172,21 +172,21 @@ impl Held {
         self.newest = if begins { connection } else { self.newest.max(connection) };
     }
 
-    /// Refuses an end that comes over an older connection than what it would end: the producer
-    /// gave that connection up. With protocol 1 epochs stay, so nothing else tells a late end from
-    /// one of now (K1).
+    /// Refuses an end over an older connection than that of the last addition: the producer gave
+    /// that connection up. With protocol 1 epochs stay, so nothing else tells a late end from a
+    /// current one (K1).
     pub(super) fn check_end(&self, connection: u64) -> Result<(), TransactionError> {
         if connection < self.newest { Err(TransactionError::Busy) } else { Ok(()) }
     }
 
-    /// Whether it has no transaction, or one that has ended.
+    /// True if it has no transaction, or one that has ended.
     pub(super) fn is_at_rest(&self) -> bool {
         let transaction = self.transaction.as_ref();
         transaction.is_none_or(|it| it.phase != Phase::Ongoing && it.prepared_commit().is_none())
     }
 
-    /// If all markers are durable the transaction has ended, though the store still has it as
-    /// prepared: whoever waits for that.
+    /// Completes the transaction if all markers are durable, though the store still has it as
+    /// prepared. Returns the requests that wait for it.
     fn complete_if_marked(&mut self) -> Vec<oneshot::Sender<()>> {
         let Some(transaction) = &self.transaction else { return Vec::new() };
         if transaction.prepared_commit().is_none() || !self.left.is_empty() {

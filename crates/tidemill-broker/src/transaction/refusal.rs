@@ -1,4 +1,4 @@
-//! What clients are told when the coordinator does not do something, by the version they speak.
+//! Error codes of the coordinator's refusals, by the version of the request.
 
 use super::{coordinator::Failure, state::TransactionError};
 use crate::{partition::ADDS_FROM_VERSION, refusal::Refusal, store::StoreError};

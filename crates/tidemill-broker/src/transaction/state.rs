@@ -1,4 +1,4 @@
-//! A transactional id: its producer, its transaction, and what may happen next (KIP-98, KIP-360,
+//! A transactional id: its producer, its transaction, and the possible next steps (KIP-98, KIP-360,
 //! KIP-890).
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!                    └───────────── init ──────────────────────────── add ▶ Ongoing ┘
 //! ```
 //!
-//! Facts in, decisions out: nothing here reads a clock, a store or a partition. A decision to
-//! become something else counts when it is stored; what is called *prepared* is decided for ever.
+//! Facts in, decisions out: nothing here reads a clock, a store or a partition. A new state counts
+//! when it is stored. A *prepared* state is final: its transaction ends so, and no other way.
 //!
 //! An *epoch* tells instances of a producer from each other. Producers of protocol 2 also get a new
 //! one at each end of a transaction, so that whatever is late of an earlier transaction is refused.
@@ -19,9 +19,9 @@
 //! Invariants:
 //!
 //! - Epochs of a producer id never go back, and a request with an older one changes nothing.
-//! - Whoever repeats its last request is answered as before: `last_epoch` and `previous_id` tell
-//!   that it did (K3, K4: they are those of the end or the init that the producer itself asked
-//!   for, or of a transaction that was given up, and nobody's when it was fenced).
+//! - A repeated request gets the former answer: `last_epoch` and `previous_id` recognise it (K3,
+//!   K4: they are those of the end or the init that the producer itself asked for, or of a
+//!   transaction that was given up, and nobody's when it was fenced).
 
 use std::collections::BTreeSet;
 use tidemill_wire::transactions::{
@@ -94,7 +94,7 @@ pub(crate) enum TransactionError {
     /// It is to be committed, and was aborted.
     #[error("the transaction was aborted")]
     Aborted,
-    /// What the producer writes to is not in its transaction.
+    /// The partition or group is not in the producer's transaction.
     #[error("not part of an ongoing transaction")]
     NotAdded,
 }
@@ -102,7 +102,7 @@ pub(crate) enum TransactionError {
 /// A request for a producer id and epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Init {
-    /// What the producer had so far, if it wants to go on (KIP-360).
+    /// The producer's former id and epoch, if it wants to go on (KIP-360).
     pub(crate) expected: Option<ProducerEpoch>,
     pub(crate) timeout_ms: i32,
     /// An id that nobody has; used if [`wants_id`] says so.
@@ -110,7 +110,7 @@ pub(crate) struct Init {
     pub(crate) now_ms: i64,
 }
 
-/// What an init comes to.
+/// The outcome of an init.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Initialized {
     /// This is the answer already.
@@ -132,7 +132,7 @@ pub(crate) struct End {
     pub(crate) now_ms: i64,
 }
 
-/// What an end comes to.
+/// The outcome of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It has ended so; the producer goes on with this.
@@ -141,7 +141,7 @@ pub(crate) enum Ended {
     Become(Transaction),
 }
 
-/// Whether an init or an end may need a new producer id.
+/// True if an init or an end may need a new producer id.
 pub(crate) fn wants_id(current: Option<&Transaction>) -> bool {
     current.is_none_or(|it| it.producer.epoch >= EPOCH_MAX)
 }
@@ -219,7 +219,7 @@ impl Transaction {
         }
     }
 
-    /// Who is asking: refused if it is not the producer of now.
+    /// Checks that the sender is the current producer.
     fn known(&self, producer: ProducerEpoch) -> Result<(), TransactionError> {
         let current = self.successor();
         if producer.id != current.id {
@@ -231,7 +231,7 @@ impl Transaction {
         }
     }
 
-    /// As [`Self::known`], for what has to wait until the transaction before has ended.
+    /// As [`Self::known`], for requests that must wait until the transaction before has ended.
     fn admit(&self, producer: ProducerEpoch) -> Result<(), TransactionError> {
         self.known(producer)?;
         match self.phase {
@@ -269,7 +269,7 @@ impl Transaction {
         Ok(Some(next))
     }
 
-    /// Whether a producer may write to a partition now, as part of its transaction.
+    /// Checks that a producer may write to a partition now, as part of its transaction.
     pub(crate) fn verify(
         &self,
         producer: ProducerEpoch,
@@ -280,7 +280,7 @@ impl Transaction {
         if added { Ok(()) } else { Err(TransactionError::NotAdded) }
     }
 
-    /// Whether a producer may stage offsets of a group now.
+    /// Checks that a producer may stage offsets of a group now.
     pub(crate) fn verify_group(
         &self,
         producer: ProducerEpoch,
@@ -392,7 +392,7 @@ impl Transaction {
         next
     }
 
-    /// What the producer goes on with once this has ended.
+    /// The producer's id and epoch after this transaction.
     pub(crate) fn successor(&self) -> ProducerEpoch {
         match self.next_id {
             NO_ID => self.producer,
@@ -400,7 +400,7 @@ impl Transaction {
         }
     }
 
-    /// Whether the transaction that ended last was this producer's.
+    /// True if the transaction that ended last was this producer's.
     pub(crate) fn ended_with(&self, producer: ProducerEpoch) -> bool {
         match self.protocol {
             Protocol::One => self.producer == producer,
@@ -408,7 +408,7 @@ impl Transaction {
         }
     }
 
-    /// Whether markers are on their way, and which.
+    /// True if commit markers are on their way, false if abort markers are. None: no markers are.
     pub(crate) fn prepared_commit(&self) -> Option<bool> {
         match self.phase {
             Phase::PrepareCommit => Some(true),

@@ -1,7 +1,7 @@
 //! Offsets: committed, held by transactions, let go.
 //!
-//! Each change is handed to the store under the group's lock and is made in memory by the store's
-//! notice; both happen in the same order, so memory is what the store has.
+//! Each change is handed to the store under the group's lock, and is made in memory by the store's
+//! notification. Both happen in the same order, so memory equals the store.
 
 use super::{Cell, Groups, ID_BYTES_MAX, Inner, Writing, code_of};
 use crate::group::machine::State;
@@ -16,7 +16,7 @@ use tidemill_wire::{
 };
 use tokio::sync::oneshot;
 
-/// Who asks, by its own account.
+/// The sender of a request, by its own account.
 #[derive(Clone, Debug)]
 pub(crate) struct Who {
     pub(crate) group: String,
@@ -273,7 +273,7 @@ impl Groups {
     }
 }
 
-/// What the end of a transaction came to in a group.
+/// The outcome of a transaction's end in one group.
 enum Ended {
     /// It holds nothing here.
     Nothing,

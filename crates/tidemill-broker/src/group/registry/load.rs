@@ -14,7 +14,7 @@ use std::{
 use tidemill_env::World;
 use tidemill_wire::groups::{GroupRecord, OffsetKey, OffsetRecord};
 
-/// What the numbers for ids of members are drawn for.
+/// The purpose of the random numbers for ids of members.
 const RANDOM_PURPOSE: u64 = u64::from_be_bytes(*b"groupids");
 /// Under this key stands how long the node has run: 1, then milliseconds, u64 big endian.
 const RUNNING_KEY: &[u8] = b"running-ms";
@@ -30,7 +30,7 @@ fn running_ms(value: &[u8]) -> Option<u64> {
     (*version == 1).then(|| rest.try_into().map(u64::from_be_bytes).ok())?
 }
 
-/// Visits all entries of a table; the visitor says what is wrong with one.
+/// Visits all entries of a table. The visitor returns the damage of a bad one.
 fn each(
     store: &Store,
     table: Table,

@@ -1,4 +1,4 @@
-//! What members of groups ask for.
+//! Requests of members.
 
 use super::{Cell, Groups, ID_BYTES_MAX, Inner, Who};
 use crate::group::{
@@ -43,11 +43,11 @@ pub(crate) struct Syncing {
     pub(crate) assignments: BTreeMap<String, Bytes>,
 }
 
-/// What a name or an id of a request takes beside its bytes.
+/// Memory of a name or an id beside its bytes.
 const TEXT_BYTES: usize = 64;
 
 impl Joining {
-    /// What it takes of memory.
+    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         let ids = [&self.group, &self.member_id, &self.client_id, &self.protocol_type];
         let instance = self.instance.as_ref().map_or(0, String::len);
@@ -57,7 +57,7 @@ impl Joining {
 }
 
 impl Syncing {
-    /// What it takes of memory.
+    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         let one = |(id, bytes): (&String, &Bytes)| id.len() + bytes.len() + 2 * TEXT_BYTES;
         self.who.group.len()
@@ -66,7 +66,7 @@ impl Syncing {
     }
 }
 
-/// Whether members can be in a group of this id.
+/// Checks that a group of this id may have members.
 fn check_id(group: &str) -> Result<(), ErrorCode> {
     let is_one = !group.is_empty() && group.len() <= ID_BYTES_MAX;
     if is_one { Ok(()) } else { Err(ErrorCode::InvalidGroupId) }

@@ -1,4 +1,4 @@
-//! What goes: groups and offsets that are deleted, are too old, or whose topic is gone.
+//! Removal of groups and offsets: by request, by age, and with their topic.
 
 use super::{Cell, Groups, Inner, Writing, code_of, commits::done};
 use crate::{
@@ -131,8 +131,8 @@ impl Groups {
         self.change(cell, inner, batch, writing, apply)
     }
 
-    /// Topics were deleted: so are their offsets, soon. One of their names that is made later has
-    /// another id, does not find what is still there, and keeps its own.
+    /// Deletes the offsets of deleted topics, soon. A later topic of the same name has another id,
+    /// so it never sees those offsets and keeps its own.
     pub(crate) fn forget_topics(self: &Arc<Self>, topics: &BTreeMap<&str, StreamId>) {
         let is_gone = |(place, record): &(&Place, &OffsetRecord)| {
             topics.get(place.0.as_str()).is_some_and(|it| it.0 == record.topic_id)
@@ -149,8 +149,8 @@ impl Groups {
         }
     }
 
-    /// Deletes what is too old: offsets of groups that were empty for longer than offsets are
-    /// kept, or that never had members and did not commit for so long; and groups without either.
+    /// Deletes old entries: offsets of groups that were empty for the retention time, offsets of
+    /// that age in groups that never had members, and groups with neither members nor offsets.
     pub(crate) fn sweep(self: &Arc<Self>) {
         let now_ms = self.now_ms();
         let mut batch = Batch::default();

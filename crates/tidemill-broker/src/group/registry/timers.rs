@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::sync::{Notify, watch};
 
-/// How often it is looked for what is too old.
+/// The interval of the search for old entries, in milliseconds.
 const SWEEP_MS: u64 = 600_000;
 
 /// When which group is due.

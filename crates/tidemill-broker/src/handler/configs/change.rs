@@ -1,8 +1,7 @@
 //! Settings are changed: all of a topic's at once, or some of them.
 //!
-//! What is wrong with a request whatever its topic is comes before what is wrong with the topic, and
-//! whether a topic is there is asked last, as in Kafka: a client learns of a setting that no topic
-//! has also where there is no topic.
+//! Errors that no topic could avoid come before those of the topic, and a missing topic comes last,
+//! as in Kafka: a client learns of an unknown setting even if there is no such topic.
 //!
 //! Invariant: a resource is changed as a whole or not at all, and durably before the answer.
 
@@ -25,7 +24,7 @@ use tidemill_wire::kafka::{
     },
 };
 
-/// What is done with a setting.
+/// An operation on a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Set,
@@ -43,12 +42,12 @@ struct Change {
     value: Option<KafkaString>,
 }
 
-/// What is to be changed of one resource.
+/// The changes of one resource.
 struct Asked {
     kind: i8,
     name: KafkaString,
     changes: Vec<Change>,
-    /// What was set before and is not named is set no more.
+    /// Settings that are not named go back to their defaults.
     replaces: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What belongs to a transaction: AddPartitionsToTxn, AddOffsetsToTxn, and produce requests that
-//! add their partitions themselves (KIP-890).
+//! Additions to a transaction: AddPartitionsToTxn, AddOffsetsToTxn, and produce requests that add
+//! their partitions themselves (KIP-890).
 
 use crate::{
     api::Context,
@@ -163,11 +163,11 @@ pub(crate) async fn offsets(
     }
 }
 
-/// Adds the partitions of a produce request to its transaction, if its version says that it does so
-/// itself. Chunks that are no part of it, or wrong, are not looked at here.
+/// Adds the partitions of a produce request to its transaction, if the request's version adds them
+/// itself. Chunks outside the transaction and bad chunks are not looked at here.
 ///
 /// # Errors
-/// What all of its partitions are told.
+/// The refusal for all of its partitions.
 pub(crate) async fn produced(
     context: &Context<'_>,
     request: &ProduceRequestData,

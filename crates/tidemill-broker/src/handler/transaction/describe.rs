@@ -1,5 +1,5 @@
-//! DescribeTransactions, ListTransactions, DescribeProducers: for administrators, who look for
-//! transactions that hang.
+//! DescribeTransactions, ListTransactions, DescribeProducers: for administrators in search of
+//! hanging transactions.
 
 use crate::{
     api::Context,
@@ -115,7 +115,7 @@ pub(crate) async fn list(
     response
 }
 
-/// Answers with what partitions know of their producers.
+/// Answers with the producers that partitions know.
 pub(crate) async fn producers(
     context: &Context<'_>,
     mut request: DescribeProducersRequestData,

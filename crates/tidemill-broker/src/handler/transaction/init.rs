@@ -10,7 +10,7 @@ use tidemill_wire::kafka::{
 const FENCED_FROM_VERSION: i16 = 4;
 const ABORTABLE_FROM_VERSION: i16 = 5;
 
-/// Bytes of a transactional id: what every version of the protocol can say.
+/// Bytes of a transactional id: the most that every version of the protocol can carry.
 const ID_BYTES_MAX: usize = i16::MAX as usize;
 
 /// Answers with a producer.

@@ -1,7 +1,7 @@
-//! What all transactional ids take of memory.
+//! The memory of all transactional ids.
 //!
-//! What comes is counted at once; what goes is noticed when all is counted anew, which is within a
-//! second. So for as long there may be less room than there is.
+//! Additions are counted at once. Removals are counted when all is counted anew, within a second,
+//! so the count may be too high for that long.
 
 use super::{Coordinator, Failure};
 use crate::transaction::{entry::Entry, state::Transaction};
@@ -19,7 +19,7 @@ pub(super) fn id_bytes(id: &str) -> usize {
     ID_BYTES + 2 * id.len()
 }
 
-/// What is added to a transaction.
+/// Memory of the additions to a transaction.
 pub(super) fn added_bytes(partitions: &[TransactionPartition], group: Option<&str>) -> usize {
     partitions.len() * PARTITION_BYTES + group.map_or(0, group_bytes)
 }
@@ -34,7 +34,7 @@ fn transaction_bytes(transaction: &Transaction) -> usize {
 }
 
 impl Coordinator {
-    /// Counts so many bytes more, if there may be so many.
+    /// Counts `more` bytes, if they are allowed.
     pub(super) fn grow(&self, bytes: usize) -> Result<(), Failure> {
         let max = usize::try_from(self.limits.bytes.0).unwrap_or(usize::MAX);
         if self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= max {
@@ -44,7 +44,7 @@ impl Coordinator {
         Err(Failure::TooMany("bytes of transactions"))
     }
 
-    /// Counts anew what there is: nobody says what has gone.
+    /// Counts all entries anew, as removals are not counted.
     pub(super) fn recount(&self, entries: &[Arc<Entry>]) {
         let bytes = |entry: &Arc<Entry>| {
             let held = entry.held();

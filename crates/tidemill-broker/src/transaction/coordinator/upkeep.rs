@@ -1,4 +1,4 @@
-//! What a coordinator does by the clock: timeouts, ends that are not finished, ids that nobody uses.
+//! The coordinator's timers: timeouts, unfinished ends, and unused ids.
 
 use super::Coordinator;
 use crate::{
@@ -12,8 +12,8 @@ use tidemill_wire::transactions::TransactionPhase as Phase;
 use tokio::sync::OwnedMutexGuard;
 
 impl Coordinator {
-    /// Does what is due: aborts what is open for too long, goes on with what is being ended,
-    /// stores what has ended, and forgets ids that nobody used for long.
+    /// Runs the timers: aborts transactions that are open too long, continues ends under way,
+    /// stores finished ends, and forgets ids that were not used for long.
     pub(crate) async fn tend(self: &Arc<Self>, broker: &Arc<Broker>) {
         let now_ms = self.now_ms();
         let mut late = Vec::new();
