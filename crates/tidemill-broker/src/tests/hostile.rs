@@ -85,6 +85,7 @@ kinds! {
     DeleteRecordsRequestData InitProducerIdRequestData OffsetForLeaderEpochRequestData
     AddPartitionsToTxnRequestData AddOffsetsToTxnRequestData EndTxnRequestData
     TxnOffsetCommitRequestData DescribeConfigsRequestData AlterConfigsRequestData
+    AlterReplicaLogDirsRequestData DescribeQuorumRequestData
     DescribeLogDirsRequestData CreatePartitionsRequestData IncrementalAlterConfigsRequestData
     ConsumerGroupHeartbeatRequestData DescribeAclsRequestData CreateAclsRequestData
     DeleteAclsRequestData ElectLeadersRequestData AlterPartitionReassignmentsRequestData
