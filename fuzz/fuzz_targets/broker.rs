@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use std::{path::Path, sync::Arc, time::Duration};
-use tidemill_broker::{Broker, BrokerSettings, Unwired};
+use tidemill_broker::{Broker, BrokerSettings, DirectClient};
 use tidemill_env::World;
 use tidemill_log::{Log, LogOptions, StreamSpec};
 
@@ -37,7 +37,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let broker = Broker::open(&sim.world, Arc::clone(&log), Path::new("/data"), settings);
         let broker = broker.expect("an empty disk");
         log.create("t", StreamSpec::default()).expect("there is room");
-        let mut client = Unwired::new(&broker);
+        let mut client = DirectClient::new(&broker);
         for frame in frames(bytes).take(FRAMES_MAX) {
             let asked = client.ask(Bytes::copy_from_slice(frame));
             let _waits = tokio::time::timeout(Duration::from_millis(5), asked).await;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use std::{path::Path, sync::Arc, time::Duration};
-use tidemill_broker::{Broker, BrokerSettings, Unwired};
+use tidemill_broker::{Broker, BrokerSettings, DirectClient};
 use tidemill_client::fuzzing::{DEEDS, client, record};
 use tidemill_env::World;
 use tidemill_log::{AppendOptions, Log, LogOptions, StreamSpec, records};
@@ -33,7 +33,7 @@ fn seed(deed: u8) -> Vec<u8> {
     let streamlet = stream.streamlet(0).expect("it has one");
     let append = streamlet.append(&chunk, AppendOptions::default());
     append.expect("there is room").wait().expect("there is room");
-    let mut asked = Unwired::new(&broker);
+    let mut asked = DirectClient::new(&broker);
     record(deed, move |content| {
         let answer = asked.ask(content);
         let limit = Duration::from_secs(5);

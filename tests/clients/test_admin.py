@@ -1,8 +1,8 @@
 """Topics, configs, the cluster: what the admin clients of four libraries ask."""
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewPartitions, NewTopic, ResourceType
 from kafka import KafkaAdminClient
 from kafka.protocol.admin import (
     CreatePartitionsRequest,
@@ -366,3 +366,44 @@ def test_a_topic_that_is_named_twice_is_described_once(broker, topic):
     with wire.Connection(broker.address) as connection:
         (found,) = wire.metadata(connection, [made, made]).topics
         assert (found.error_code, len(found.partitions)) == (0, 2)
+
+
+def test_internal_topics_are_listed_and_cannot_be_changed(broker):
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    names = {"__consumer_offsets", "__transaction_state"}
+    # Apache Kafka makes them when they are used first.
+    there = names & set(admin.list_topics(timeout=10).topics)
+    described = admin.describe_topics(TopicCollection(sorted(there)))
+    assert all(it.result(10).is_internal for it in described.values())
+    for internal in there:
+        with pytest.raises(KafkaException) as refusal:
+            admin.create_topics([NewTopic(internal, 1, 1)])[internal].result(10)
+        assert refusal.value.args[0].code() == EXISTS
+        errors = []
+        producer = Producer({"bootstrap.servers": broker.address})
+        producer.produce(internal, b"no", partition=0, on_delivery=lambda error, _: errors.append(error.code()))
+        producer.flush(10)
+        assert errors == [INVALID_TOPIC]
+
+
+def test_a_consumer_of_an_internal_topic_reads_nothing(kind, broker, name):
+    if kind == "kafka":
+        pytest.skip("there are records in Apache Kafka's")
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": name("g"), "auto.offset.reset": "earliest", "enable.partition.eof": True})
+    try:
+        consumer.subscribe(["__consumer_offsets"])
+        message = wait(lambda: consumer.poll(1), 30, "the end")
+        assert (message.error().code(), message.offset()) == (KafkaError._PARTITION_EOF, 0)
+        consumer.commit(offsets=[TopicPartition("__consumer_offsets", 0, 0)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def test_settings_of_a_broker_tell_their_source(broker):
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    id = next(iter(admin.list_topics(timeout=10).brokers))
+    resource = ConfigResource(ResourceType.BROKER, str(id))
+    settings = admin.describe_configs([resource])[resource].result(10)
+    # The tests start each broker with an address of its own, and say nothing of segments.
+    assert settings["listeners"].source == ConfigSource.STATIC_BROKER_CONFIG.value
+    assert settings["delete.topic.enable"].source == ConfigSource.DEFAULT_CONFIG.value

@@ -2,7 +2,9 @@
 
 import time
 
+import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import agents
 from agents import CLIENTS, Failed, Record, checked, record
@@ -311,3 +313,57 @@ def test_members_that_come_and_go_all_the_time(own_agent, broker, open_clients, 
             leaving.agent.answer()
     seen.update({(it.partition, it.offset): it.value for it in settle(members, partitions, 30)})
     wait(lambda: poll() or len(seen) == 360, 30, "every record is read")
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_a_static_member_that_comes_back_for_other_topics_gets_them(kind, broker, name, strategy):
+    """It restarts within its session and says in its JoinGroup that it wants other topics: the leader has to assign anew.
+    A restart that changes nothing keeps the generation. Apache Kafka 4 keeps the old assignment (KAFKA-12759)."""
+    if kind == "kafka":
+        pytest.skip("Apache Kafka keeps the old assignment")
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    orders, refunds, group = name("orders"), name("refunds"), name("g")
+    for made in admin.create_topics([NewTopic(orders, 2, 1), NewTopic(refunds, 2, 1)]).values():
+        made.result(10)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+    for source in (orders, refunds):
+        for i in range(10):
+            producer.produce(source, f"{i}".encode(), partition=i % 2)
+    producer.flush(10)
+    seen, members = set(), {}
+
+    def begin(instance, topics):
+        members[instance] = confluent_kafka.Consumer({
+            "bootstrap.servers": broker.address, "group.id": group, "group.instance.id": instance, "session.timeout.ms": 45000,
+            "auto.offset.reset": "earliest", "partition.assignment.strategy": strategy,
+        })
+        members[instance].subscribe(topics)
+
+    def held():
+        return {it: sorted((place.topic, place.partition) for place in members[it].assignment()) for it in members}
+
+    def settled(topics):
+        for it in members.values():
+            message = it.poll(0.1)
+            if message is not None and not message.error():
+                seen.add((message.topic(), message.partition(), message.offset()))
+        return sorted(sum(held().values(), [])) == sorted((source, i) for source in topics for i in range(2))
+
+    try:
+        begin("a", [orders]), begin("b", [orders])
+        wait(lambda: settled([orders]), 30, "both have a partition")
+        for topics, all_of_them in (([orders, refunds], [orders, refunds]), ([refunds], [orders, refunds])):
+            members.pop("a").close()
+            begin("a", topics)
+            wait(lambda: settled(all_of_them), 30, f"somebody has each partition of {all_of_them}")
+            assert {source for source, _ in held()["a"]} <= set(topics)
+        wait(lambda: settled([orders, refunds]) and len(seen) == 20, 30, "all records are read")
+        # The same again: nobody rebalances.
+        before = held()
+        members.pop("a").close()
+        begin("a", [refunds])
+        wait(lambda: settled([orders, refunds]), 30, "it has its place again")
+        assert held() == before
+    finally:
+        for it in members.values():
+            it.close()

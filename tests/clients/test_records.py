@@ -262,3 +262,16 @@ def test_readers_and_writers_at_once(agent, own_agent, broker, open_clients, top
         assert ours == list(range(count)), f"order of {CLIENTS[number]}"
     for client, other in zip(CLIENTS, found):
         assert [(it.offset, it.value) for it in other] == [(it.offset, it.value) for it in found[0]], client
+
+
+def test_records_without_a_key_are_told_from_those_that_came_with_them(broker, name):
+    """KIP-467: of a batch for a compacted topic only the records without a key are invalid."""
+    made = name()
+    AdminClient({"bootstrap.servers": broker.address}).create_topics([NewTopic(made, 1, 1, config={"cleanup.policy": "compact"})])[made].result(10)
+    codes = {}
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "linger.ms": 1000})
+    for i, key in enumerate([b"a", None, b"b", None]):
+        producer.produce(made, f"{i}".encode(), key, on_delivery=lambda error, message: codes.update({message.value(): error.code()}))
+    producer.flush(30)
+    wrong, other = confluent_kafka.KafkaError.INVALID_RECORD, confluent_kafka.KafkaError._INVALID_DIFFERENT_RECORD
+    assert [codes[f"{i}".encode()] for i in range(4)] == [other, wrong, other, wrong]

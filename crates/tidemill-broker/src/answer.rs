@@ -1,6 +1,6 @@
 //! An answer: bytes of ours, and chunks that are sent as the log has them.
 
-use crate::frame::Charge;
+use crate::frame::MemoryCharge;
 use bytes::BytesMut;
 use std::{future::Future, pin::Pin};
 use tidemill_log::OutgoingChunk;
@@ -8,25 +8,25 @@ use tidemill_wire::kafka::{Message, MessageError, RequestHead, end_frame};
 
 /// A frame, in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseFrame {
     pub(crate) parts: Vec<OutgoingChunk>,
     /// The charge for its memory, until it is sent.
-    pub(crate) charge: Option<Charge>,
+    pub(crate) charge: Option<MemoryCharge>,
 }
 
 /// The outcome of beginning a request.
 pub(crate) enum Begun {
     /// Here is the answer.
-    Now(Answer),
+    Now(ResponseFrame),
     /// It comes later; the connection may begin the next request. None: there is no answer.
-    Later(Pin<Box<dyn Future<Output = Result<Option<Answer>, MessageError>> + Send>>),
+    Later(Pin<Box<dyn Future<Output = Result<Option<ResponseFrame>, MessageError>> + Send>>),
     /// No answer is wanted.
     Silent,
     /// No answer is wanted, but the client must notice that something went wrong.
     HangUp,
 }
 
-impl Answer {
+impl ResponseFrame {
     /// A response without chunks.
     pub(crate) fn of<M: Message>(head: &RequestHead, response: &M) -> Result<Self, MessageError> {
         let mut frame = head.begin_response(256);

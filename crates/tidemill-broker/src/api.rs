@@ -2,10 +2,10 @@
 
 use crate::{
     Broker,
-    answer::{Answer, Begun},
+    answer::{Begun, ResponseFrame},
     connection::Caller,
-    frame::Charge,
-    handler::{self, fetch::Fetching},
+    frame::MemoryCharge,
+    handler::{self, fetch::ConnectionFetches},
     requests::{REQUESTS, RequestKind, dispatch},
 };
 use bytes::Bytes;
@@ -25,7 +25,7 @@ pub(crate) struct Context<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) head: &'a RequestHead,
     /// The charge for the request's memory.
-    charge: &'a Mutex<Charge>,
+    charge: &'a Mutex<MemoryCharge>,
 }
 
 impl Context<'_> {
@@ -68,9 +68,9 @@ pub(crate) enum Unanswered {
 pub(crate) async fn begin(
     broker: &Arc<Broker>,
     caller: &Caller,
-    fetching: &mut Fetching,
+    fetching: &mut ConnectionFetches,
     head: &RequestHead,
-    charge: &Mutex<Charge>,
+    charge: &Mutex<MemoryCharge>,
     body: Bytes,
 ) -> Result<Begun, Unanswered> {
     let context = Context { broker, caller, head, charge };
@@ -85,7 +85,7 @@ pub(crate) async fn begin(
         ApiKey::Fetch => Ok(handler::fetch::begin(context, fetching, body).await?),
         ApiKey::ApiVersions => {
             let answer = versions(head.version, ErrorCode::None);
-            Ok(Begun::Now(Answer::of(head, &answer)?))
+            Ok(Begun::Now(ResponseFrame::of(head, &answer)?))
         }
         key => dispatch(key, context, body).await,
     }
@@ -103,7 +103,7 @@ where
 {
     let request = R::read(&mut body, context.version())?;
     let response = answer(context, request).await;
-    Ok(Begun::Now(Answer::of(context.head, &response)?))
+    Ok(Begun::Now(ResponseFrame::of(context.head, &response)?))
 }
 
 /// The answer to ApiVersions in the given version of the request.
@@ -145,7 +145,7 @@ fn unsupported(head: &RequestHead, from: i16, to: i16) -> Result<Begun, Unanswer
     if head.key == ApiKey::ApiVersions as i16 {
         let oldest = RequestHead { version: 0, ..head.clone() };
         let answer = versions(oldest.version, ErrorCode::UnsupportedVersion);
-        return Ok(Begun::Now(Answer::of(&oldest, &answer)?));
+        return Ok(Begun::Now(ResponseFrame::of(&oldest, &answer)?));
     }
     Err(Unanswered::Version(from, to))
 }

@@ -1,17 +1,17 @@
 //! The state shared by all connections.
 
 use crate::{
-    frame::Budget,
-    group::registry::Groups,
-    intake::Inflating,
-    partition::{Partition, Shared},
-    session::Sessions,
+    chunk_check::InflateLimiter,
+    frame::MemoryBudget,
+    group::registry::GroupRegistry,
+    partition::{Partition, PartitionContext},
+    session::FetchSessions,
     settings::BrokerSettings,
-    store::{Store, StoreError},
-    tending,
+    store::{MetadataStore, StoreError},
     topic::{Topic, Topics, uuid_of},
     topic_settings::Defaults,
     transaction::coordinator::Coordinator,
+    upkeep,
 };
 use std::{
     collections::BTreeMap,
@@ -34,14 +34,14 @@ pub struct Broker {
     pub(crate) log: Arc<Log>,
     pub(crate) settings: BrokerSettings,
     pub(crate) topics: Topics,
-    pub(crate) budget: Arc<Budget>,
-    pub(crate) inflating: Inflating,
+    pub(crate) budget: Arc<MemoryBudget>,
+    pub(crate) inflating: InflateLimiter,
     /// For records in answers.
-    pub(crate) answers: Arc<Budget>,
-    pub(crate) counts: Counts,
-    pub(crate) sessions: Sessions,
-    pub(crate) store: Arc<Store>,
-    pub(crate) groups: Arc<Groups>,
+    pub(crate) answers: Arc<MemoryBudget>,
+    pub(crate) counts: BrokerCounts,
+    pub(crate) sessions: FetchSessions,
+    pub(crate) store: Arc<MetadataStore>,
+    pub(crate) groups: Arc<GroupRegistry>,
     pub(crate) transactions: Arc<Coordinator>,
     session_ids: Mutex<Random>,
     address: OnceLock<SocketAddr>,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Broker {
 
 /// Counts since the broker was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct BrokerCounts {
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     pub(crate) connections_hostile: AtomicU64,
@@ -106,10 +106,10 @@ impl Broker {
                 "not there, though there are streams: groups start without committed offsets"
             );
         }
-        let store = Arc::new(Store::open(world, &file)?);
-        let groups = Groups::open(world, Arc::clone(&store), settings.groups.clone())?;
+        let store = Arc::new(MetadataStore::open(world, &file)?);
+        let groups = GroupRegistry::open(world, Arc::clone(&store), settings.groups.clone())?;
         let transactions = Coordinator::open(world, &store, settings.limits.transactions)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PartitionContext {
             world: world.clone(),
             store: Arc::clone(&store),
             transactions: Arc::clone(&transactions),
@@ -119,17 +119,17 @@ impl Broker {
         let limits = &settings.limits;
         // Of the longest request the whole frame.
         let longest = size(limits.request_bytes).saturating_add(FRAME_HEAD_BYTES);
-        let budget = Budget::with_reserve(size(limits.requests_bytes), longest);
-        let answers = Budget::new(size(limits.answers_bytes));
+        let budget = MemoryBudget::with_reserve(size(limits.requests_bytes), longest);
+        let answers = MemoryBudget::new(size(limits.answers_bytes));
         Ok(Arc::new(Self {
             world: world.clone(),
             log,
             topics: Topics::new(shared),
             budget,
-            inflating: Inflating::new(settings.limits.inflated_bytes.0),
+            inflating: InflateLimiter::new(settings.limits.inflated_bytes.0),
             answers,
-            counts: Counts::default(),
-            sessions: Sessions::default(),
+            counts: BrokerCounts::default(),
+            sessions: FetchSessions::default(),
             session_ids: Mutex::new(world.random(SESSION_IDS)),
             address: OnceLock::new(),
             store,
@@ -142,7 +142,7 @@ impl Broker {
     /// Commits pending changes and closes the broker's metadata. Later changes are refused. Call
     /// [`crate::Server::stop`] first, which ends the connections. Blocks.
     pub fn close(&self) {
-        tending::last_snapshots(self);
+        upkeep::last_snapshots(self);
         self.transactions.close();
         self.store.close();
     }

@@ -5,14 +5,14 @@
 
 use crate::{
     settings::{BrokerSettings, Limits},
-    topic_settings::{Defaults, Kind, TopicSetting},
+    topic_settings::{Defaults, SettingType, TopicSetting},
 };
 use std::collections::BTreeSet;
 
 /// A setting of the broker.
 pub(crate) struct BrokerSetting {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingType,
     pub(crate) doc: &'static str,
     pub(crate) get: fn(&BrokerSettings) -> String,
 }
@@ -25,7 +25,7 @@ fn limit(get: impl Fn(&Limits) -> String, settings: &BrokerSettings) -> String {
 pub(crate) const BROKER_SETTINGS: &[BrokerSetting] = &[
     BrokerSetting {
         name: "advertised.listeners",
-        kind: Kind::String,
+        kind: SettingType::String,
         doc: "What clients are told to connect to, if that is not where the broker listens.",
         get: |it| {
             it.advertised
@@ -35,110 +35,110 @@ pub(crate) const BROKER_SETTINGS: &[BrokerSetting] = &[
     },
     BrokerSetting {
         name: "auto.create.topics.enable",
-        kind: Kind::Boolean,
+        kind: SettingType::Boolean,
         doc: "A client that asks for a topic that is not there makes it.",
         get: |it| it.auto_create.to_string(),
     },
     BrokerSetting {
         name: "broker.id",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         doc: "As `node.id`.",
         get: |it| it.node_id.to_string(),
     },
     BrokerSetting {
         name: "connections.max.idle.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         doc: "A connection without requests is closed after this long.",
         get: |it| limit(|it| it.idle_ms.to_string(), it),
     },
     BrokerSetting {
         name: "default.replication.factor",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         doc: "Replicas of topics that do not say how many: there is one node.",
         get: |_| "1".to_owned(),
     },
     BrokerSetting {
         name: "delete.topic.enable",
-        kind: Kind::Boolean,
+        kind: SettingType::Boolean,
         doc: "Topics can be deleted.",
         get: |_| "true".to_owned(),
     },
     BrokerSetting {
         name: "fetch.max.bytes",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         doc: "Bytes of one answer to a fetch.",
         get: |it| limit(|it| it.fetch_bytes.0.to_string(), it),
     },
     BrokerSetting {
         name: "listeners",
-        kind: Kind::String,
+        kind: SettingType::String,
         doc: "Where the broker listens.",
         get: |it| format!("PLAINTEXT://{}", it.listen),
     },
     BrokerSetting {
         name: "max.connections",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         doc: "Connections at once; one more is closed at once.",
         get: |it| limit(|it| it.connections.to_string(), it),
     },
     BrokerSetting {
         name: "max.incremental.fetch.session.cache.slots",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         doc: "Fetch sessions that are kept.",
         get: |it| limit(|it| it.fetch_sessions.to_string(), it),
     },
     BrokerSetting {
         name: "node.id",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         doc: "This node.",
         get: |it| it.node_id.to_string(),
     },
     BrokerSetting {
         name: "num.partitions",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         doc: "Partitions of topics that do not say how many.",
         get: |it| it.partitions.to_string(),
     },
     BrokerSetting {
         name: "queued.max.request.bytes",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         doc: "Bytes of all requests that are being received or answered.",
         get: |it| limit(|it| it.requests_bytes.0.to_string(), it),
     },
     BrokerSetting {
         name: "socket.request.max.bytes",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         doc: "Bytes of one request.",
         get: |it| limit(|it| it.request_bytes.0.to_string(), it),
     },
     BrokerSetting {
         name: "tidemill.answers.bytes",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         doc: "Bytes of records in answers to fetches, and of other long answers, that are not sent yet.",
         get: |it| limit(|it| it.answers_bytes.0.to_string(), it),
     },
     BrokerSetting {
         name: "tidemill.check.records",
-        kind: Kind::Boolean,
+        kind: SettingType::Boolean,
         doc: "The records in each batch are looked at before it is stored, not its head and \
               checksum alone.",
         get: |it| it.check_records.to_string(),
     },
     BrokerSetting {
         name: "tidemill.inflated.bytes",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         doc: "Bytes that a compressed batch may have when it is inflated.",
         get: |it| limit(|it| it.inflated_bytes.0.to_string(), it),
     },
     BrokerSetting {
         name: "tidemill.in.flight.requests",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         doc: "Requests of a connection that wait for their answer; no more are read before.",
         get: |it| limit(|it| it.in_flight.to_string(), it),
     },
     BrokerSetting {
         name: "tidemill.transfer.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         doc: "A request must be whole this long after its first byte, and an answer taken; a \
               second more for each 64 KiB of it.",
         get: |it| limit(|it| it.transfer_ms.to_string(), it),
@@ -146,9 +146,9 @@ pub(crate) const BROKER_SETTINGS: &[BrokerSetting] = &[
 ];
 
 /// A setting of the broker, with its value.
-pub(crate) struct Shown {
+pub(crate) struct ShownSetting {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingType,
     pub(crate) doc: &'static str,
     pub(crate) value: String,
     /// The value that it has if nobody sets it.
@@ -162,26 +162,26 @@ pub(crate) fn topic_default(
     setting: &TopicSetting,
     defaults: &Defaults,
     stated: &BTreeSet<&'static str>,
-) -> Option<Shown> {
+) -> Option<ShownSetting> {
     let name = setting.of_broker?;
     let (value, default) = (defaults.value(setting), Defaults::built_in().value(setting));
     let is_set = value != default || stated.contains(name);
-    Some(Shown { name, kind: setting.kind, doc: setting.doc, value, default, is_set })
+    Some(ShownSetting { name, kind: setting.kind, doc: setting.doc, value, default, is_set })
 }
 
 /// All settings of the broker, by name.
-pub(crate) fn all(settings: &BrokerSettings, defaults: &Defaults) -> Vec<Shown> {
+pub(crate) fn all(settings: &BrokerSettings, defaults: &Defaults) -> Vec<ShownSetting> {
     let built_in = BrokerSettings::default();
     let own = BROKER_SETTINGS.iter().map(|it| {
         let (value, default) = ((it.get)(settings), (it.get)(&built_in));
         let stated = if it.name == "broker.id" { "node.id" } else { it.name };
         let is_set = value != default || settings.stated.contains(stated);
-        Shown { name: it.name, kind: it.kind, doc: it.doc, value, default, is_set }
+        ShownSetting { name: it.name, kind: it.kind, doc: it.doc, value, default, is_set }
     });
     let of_topics = crate::topic_settings::TOPIC_SETTINGS
         .iter()
         .filter_map(|it| topic_default(it, defaults, &settings.stated));
-    let mut all: Vec<Shown> = own.chain(of_topics).collect();
+    let mut all: Vec<ShownSetting> = own.chain(of_topics).collect();
     all.sort_by_key(|it| it.name);
     all
 }

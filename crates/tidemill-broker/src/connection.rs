@@ -13,10 +13,10 @@
 
 use crate::{
     Broker,
-    answer::{Answer, Begun},
+    answer::{Begun, ResponseFrame},
     api::{self, Unanswered},
-    frame::{Charge, FrameError, Frames, patience},
-    handler::fetch::Fetching,
+    frame::{FrameError, Frames, MemoryCharge, patience},
+    handler::fetch::ConnectionFetches,
     outbox::Outbox,
     requests::{Effect, RequestKind},
     server::asked,
@@ -46,11 +46,12 @@ pub(crate) struct Caller {
     pub(crate) id: u64,
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Result<Option<Answer>, MessageError>> + Send>>;
+type PendingAnswer =
+    Pin<Box<dyn Future<Output = Result<Option<ResponseFrame>, MessageError>> + Send>>;
 
 /// Why a connection ends, if not by the client's own will.
 #[derive(Debug, thiserror::Error)]
-enum End {
+enum ConnectionEnd {
     #[error("the client closed")]
     Closed,
     #[error("the node stops")]
@@ -75,7 +76,7 @@ enum End {
     Socket(#[from] std::io::Error),
 }
 
-impl From<FrameError> for End {
+impl From<FrameError> for ConnectionEnd {
     fn from(error: FrameError) -> Self {
         match error {
             FrameError::Closed => Self::Closed,
@@ -98,26 +99,26 @@ pub(crate) async fn serve(
     socket: TcpStream,
     peer: SocketAddr,
     stopped: watch::Receiver<bool>,
-    _open: Open,
+    _open: OpenConnection,
 ) {
     let caller = Caller { peer, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) };
     let (reading, writing) = socket.into_split();
     let limits = &broker.settings.limits;
     let frames = Frames::new(reading, &broker.budget, limits);
-    let mut connection = Connection {
+    let mut connection = ServedConnection {
         broker: Arc::clone(&broker),
         caller,
         frames,
         out: Outbox::new(writing),
         waiting: VecDeque::new(),
-        fetching: Fetching::default(),
+        fetching: ConnectionFetches::default(),
     };
     let end = connection.run(stopped).await;
     match end {
-        End::Closed | End::Stopped | End::Idle => {
+        ConnectionEnd::Closed | ConnectionEnd::Stopped | ConnectionEnd::Idle => {
             tracing::debug!(%peer, "connection ended: {end}");
         }
-        End::Socket(_) => tracing::debug!(%peer, "connection lost: {end}"),
+        ConnectionEnd::Socket(_) => tracing::debug!(%peer, "connection lost: {end}"),
         _ => {
             broker.counts.connections_hostile.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%peer, "connection closed: {end}");
@@ -127,9 +128,9 @@ pub(crate) async fn serve(
 
 /// A connection that is counted as open, however it ends.
 #[derive(Debug)]
-pub(crate) struct Open(Arc<Broker>);
+pub(crate) struct OpenConnection(Arc<Broker>);
 
-impl Open {
+impl OpenConnection {
     /// Counts from here on. Connections are counted as they are taken: their tasks begin in no order.
     pub(crate) fn new(broker: &Arc<Broker>) -> Self {
         broker.counts.connections.fetch_add(1, Ordering::Relaxed);
@@ -137,36 +138,36 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.counts.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-struct Connection {
+struct ServedConnection {
     broker: Arc<Broker>,
     caller: Caller,
     frames: Frames,
     out: Outbox,
     /// Answers that are not there yet, with the charges of their requests.
-    waiting: VecDeque<(Waiting, Charge)>,
-    fetching: Fetching,
+    waiting: VecDeque<(PendingAnswer, MemoryCharge)>,
+    fetching: ConnectionFetches,
 }
 
-impl Connection {
-    async fn run(&mut self, mut stopped: watch::Receiver<bool>) -> End {
+impl ServedConnection {
+    async fn run(&mut self, mut stopped: watch::Receiver<bool>) -> ConnectionEnd {
         loop {
             match self.step(&mut stopped).await {
                 Ok(()) => {}
-                Err(End::Stopped) => {
+                Err(ConnectionEnd::Stopped) => {
                     let rest = async {
                         while let Ok(true) = self.answer_next().await {}
                         let _gone = flush(&mut self.out, &self.broker).await;
                     };
                     let _late = timeout(Duration::from_secs(2), rest).await;
-                    return End::Stopped;
+                    return ConnectionEnd::Stopped;
                 }
-                Err(end @ (End::Slow(_) | End::Socket(_))) => return end,
+                Err(end @ (ConnectionEnd::Slow(_) | ConnectionEnd::Socket(_))) => return end,
                 Err(end) => {
                     // What was answered before is not lost by what came after it.
                     let _late =
@@ -178,7 +179,7 @@ impl Connection {
     }
 
     /// Reads a request and begins it, or takes the answer that is due.
-    async fn step(&mut self, stopped: &mut watch::Receiver<bool>) -> Result<(), End> {
+    async fn step(&mut self, stopped: &mut watch::Receiver<bool>) -> Result<(), ConnectionEnd> {
         take_ready(&mut self.waiting, &mut self.out)?;
         let waiting = self.waiting.len();
         let room = waiting == 0 || waiting < self.broker.settings.limits.in_flight;
@@ -190,9 +191,9 @@ impl Connection {
             biased;
             answer = oldest(&mut self.waiting) => return put(&mut self.out, answer),
             frame = next, if room => frame?,
-            () = asked(stopped) => return Err(End::Stopped),
+            () = asked(stopped) => return Err(ConnectionEnd::Stopped),
         };
-        let head = RequestHead::read(&mut body).map_err(End::Head)?;
+        let head = RequestHead::read(&mut body).map_err(ConnectionEnd::Head)?;
         self.broker.counts.requests.fetch_add(1, Ordering::Relaxed);
         let charge = Mutex::new(charge);
         let reads = RequestKind::of(head.key).is_some_and(|it| it.effect == Effect::Reads);
@@ -201,7 +202,7 @@ impl Connection {
         let charge = charge.into_inner().unwrap_or_else(PoisonError::into_inner);
         match begun {
             Begun::Silent => Ok(()),
-            Begun::HangUp => Err(End::Refused),
+            Begun::HangUp => Err(ConnectionEnd::Refused),
             Begun::Now(answer) => {
                 while self.answer_next().await? {}
                 let answer = self.charged(answer, (&head, again, charge), stopped).await?;
@@ -220,9 +221,9 @@ impl Connection {
         &mut self,
         head: &RequestHead,
         body: Bytes,
-        charge: &Mutex<Charge>,
+        charge: &Mutex<MemoryCharge>,
         stopped: &mut watch::Receiver<bool>,
-    ) -> Result<Begun, End> {
+    ) -> Result<Begun, ConnectionEnd> {
         let (broker, fetching) = (&self.broker, &mut self.fetching);
         let begin = api::begin(broker, &self.caller, fetching, head, charge, body);
         let mut begin = pin!(begin);
@@ -235,12 +236,12 @@ impl Connection {
                     biased;
                     begun = &mut begin => break begun,
                     answer = oldest(&mut self.waiting) => put(&mut self.out, answer)?,
-                    () = self.frames.gone() => return Err(End::Closed),
-                    () = asked(stopped) => return Err(End::Stopped),
+                    () = self.frames.gone() => return Err(ConnectionEnd::Closed),
+                    () = asked(stopped) => return Err(ConnectionEnd::Stopped),
                 }
             },
         };
-        begun.map_err(|why| End::Request {
+        begun.map_err(|why| ConnectionEnd::Request {
             key: head.key,
             version: head.version,
             client: head
@@ -256,10 +257,10 @@ impl Connection {
     /// waits for room it is dropped, and made again afterwards.
     async fn charged(
         &mut self,
-        mut answer: Answer,
-        (head, again, mut charge): (&RequestHead, Option<Bytes>, Charge),
+        mut answer: ResponseFrame,
+        (head, again, mut charge): (&RequestHead, Option<Bytes>, MemoryCharge),
         stopped: &mut watch::Receiver<bool>,
-    ) -> Result<Answer, End> {
+    ) -> Result<ResponseFrame, ConnectionEnd> {
         let bytes = answer.len();
         if answer.charge.is_some() {
             return Ok(answer);
@@ -269,7 +270,7 @@ impl Connection {
             answer.charge = Some(charge);
             return Ok(answer);
         }
-        let mut room = Charge::new(&self.broker.answers);
+        let mut room = MemoryCharge::new(&self.broker.answers);
         let Some(body) = again else {
             // To do it again would be to do it twice.
             room.force(bytes);
@@ -285,12 +286,12 @@ impl Connection {
             let patience = patience(self.broker.settings.limits.transfer_ms, bytes);
             tokio::select! {
                 biased;
-                late = timeout(patience, room.wait(bytes)) => late.map_err(|_| End::Full(bytes))?,
-                () = self.frames.gone() => return Err(End::Closed),
-                () = asked(stopped) => return Err(End::Stopped),
+                late = timeout(patience, room.wait(bytes)) => late.map_err(|_| ConnectionEnd::Full(bytes))?,
+                () = self.frames.gone() => return Err(ConnectionEnd::Closed),
+                () = asked(stopped) => return Err(ConnectionEnd::Stopped),
             }
             let Begun::Now(made) = self.begin(head, body.clone(), &charge, stopped).await? else {
-                return Err(End::Refused);
+                return Err(ConnectionEnd::Refused);
             };
             answer = made;
         }
@@ -300,7 +301,7 @@ impl Connection {
     }
 
     /// Waits for the oldest answer and takes it. False: none is waited for.
-    async fn answer_next(&mut self) -> Result<bool, End> {
+    async fn answer_next(&mut self) -> Result<bool, ConnectionEnd> {
         let Some((mut answer, _charge)) = self.waiting.pop_front() else { return Ok(false) };
         let answer = match poll_once(&mut answer).await {
             Poll::Ready(answer) => answer,
@@ -315,7 +316,10 @@ impl Connection {
 }
 
 /// Takes the oldest answers, as far as they are there.
-fn take_ready(waiting: &mut VecDeque<(Waiting, Charge)>, out: &mut Outbox) -> Result<(), End> {
+fn take_ready(
+    waiting: &mut VecDeque<(PendingAnswer, MemoryCharge)>,
+    out: &mut Outbox,
+) -> Result<(), ConnectionEnd> {
     while !out.is_full()
         && let Some((answer, _)) = waiting.front_mut()
     {
@@ -329,15 +333,20 @@ fn take_ready(waiting: &mut VecDeque<(Waiting, Charge)>, out: &mut Outbox) -> Re
 
 /// The oldest answer, when it is there; never, if none is waited for. Can be dropped and called
 /// again.
-async fn oldest(waiting: &mut VecDeque<(Waiting, Charge)>) -> Result<Option<Answer>, MessageError> {
+async fn oldest(
+    waiting: &mut VecDeque<(PendingAnswer, MemoryCharge)>,
+) -> Result<Option<ResponseFrame>, MessageError> {
     let Some((answer, _)) = waiting.front_mut() else { return std::future::pending().await };
     let answer = answer.await;
     waiting.pop_front();
     answer
 }
 
-fn put(out: &mut Outbox, answer: Result<Option<Answer>, MessageError>) -> Result<(), End> {
-    if let Some(answer) = answer.map_err(End::Answer)? {
+fn put(
+    out: &mut Outbox,
+    answer: Result<Option<ResponseFrame>, MessageError>,
+) -> Result<(), ConnectionEnd> {
+    if let Some(answer) = answer.map_err(ConnectionEnd::Answer)? {
         out.put(answer);
     }
     Ok(())
@@ -349,13 +358,13 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 /// Sends the answers that are ready.
-async fn flush(out: &mut Outbox, broker: &Broker) -> Result<(), End> {
+async fn flush(out: &mut Outbox, broker: &Broker) -> Result<(), ConnectionEnd> {
     if out.is_empty() {
         return Ok(());
     }
     let patience = patience(broker.settings.limits.transfer_ms, out.bytes());
     match timeout(patience, out.flush()).await {
         Ok(sent) => Ok(sent?),
-        Err(_) => Err(End::Slow(patience.as_millis())),
+        Err(_) => Err(ConnectionEnd::Slow(patience.as_millis())),
     }
 }

@@ -7,7 +7,7 @@
 //! A generated writer would copy every chunk into its buffer. The layout here is that of
 //! `FetchResponse.json`, versions 4 to 18; a test reads it with the generated reader.
 
-use crate::answer::Answer;
+use crate::answer::ResponseFrame;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::ops::Range;
 use tidemill_log::OutgoingChunk;
@@ -27,7 +27,12 @@ pub(crate) struct Aborted {
 }
 
 /// High watermark, last stable offset and start of a partition.
-pub(crate) type Reach = (i64, i64, i64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionReach {
+    pub(crate) high_watermark: i64,
+    pub(crate) last_stable_offset: i64,
+    pub(crate) log_start_offset: i64,
+}
 
 /// The answer for one partition.
 #[derive(Clone, Debug)]
@@ -65,8 +70,12 @@ impl PartitionAnswer {
         Self { aborted: None, ..Self::failed(index, error) }
     }
 
-    pub(crate) fn reach(&self) -> Reach {
-        (self.high_watermark, self.last_stable_offset, self.log_start_offset)
+    pub(crate) fn reach(&self) -> PartitionReach {
+        PartitionReach {
+            high_watermark: self.high_watermark,
+            last_stable_offset: self.last_stable_offset,
+            log_start_offset: self.log_start_offset,
+        }
     }
 
     /// Records that were asked for. Offsets have no gaps.
@@ -94,11 +103,11 @@ pub(crate) fn answer(
     error: ErrorCode,
     session_id: i32,
     topics: Vec<TopicAnswer>,
-) -> Option<Answer> {
+) -> Option<ResponseFrame> {
     let partitions: usize = topics.iter().map(|it| it.partitions.len()).sum();
     let small = topics.iter().flat_map(|it| &it.partitions).flat_map(|it| &it.chunks);
     let copied: usize = small.map(OutgoingChunk::len).filter(|it| *it < COPIED_BYTES).sum();
-    let mut writer = Writer {
+    let mut writer = FetchAnswerWriter {
         version: head.version,
         flexible: head.version >= 12,
         buffer: head.begin_response(64 + partitions * 64 + copied),
@@ -109,7 +118,7 @@ pub(crate) fn answer(
     writer.end()
 }
 
-struct Writer {
+struct FetchAnswerWriter {
     version: i16,
     /// Compact lengths and tagged fields.
     flexible: bool,
@@ -119,7 +128,7 @@ struct Writer {
     sent: usize,
 }
 
-impl Writer {
+impl FetchAnswerWriter {
     fn whole(&mut self, error: ErrorCode, session_id: i32, topics: Vec<TopicAnswer>) {
         self.buffer.put_i32(0);
         if self.version >= 7 {
@@ -220,10 +229,12 @@ impl Writer {
         self.parts.push(OutgoingChunk::Memory(part));
     }
 
-    fn end(mut self) -> Option<Answer> {
+    fn end(mut self) -> Option<ResponseFrame> {
         if self.parts.is_empty() {
             end_frame(&mut self.buffer, 0)?;
-            return Some(Answer::of_parts(vec![OutgoingChunk::Memory(self.buffer.freeze())]));
+            return Some(ResponseFrame::of_parts(vec![OutgoingChunk::Memory(
+                self.buffer.freeze(),
+            )]));
         }
         self.flush();
         // What was flushed first: nothing stands before the heads.
@@ -232,6 +243,6 @@ impl Writer {
         let mut first = first.try_into_mut().unwrap_or_else(|it| BytesMut::from(&it[..]));
         end_frame(&mut first, rest)?;
         self.parts[0] = OutgoingChunk::Memory(first.freeze());
-        Some(Answer::of_parts(self.parts))
+        Some(ResponseFrame::of_parts(self.parts))
     }
 }

@@ -29,11 +29,11 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-mod kinds;
+mod size;
 #[cfg(test)]
 mod tests;
 
-use kinds::{Kind, Unread};
+use size::{FrameKind, Unread};
 
 /// A request of at most this many bytes finds room even while longer ones wait.
 const LITTLE_BYTES: usize = 64 << 10;
@@ -50,7 +50,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(5);
 
 /// Bytes that all connections of a broker may have buffered together.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     used: AtomicUsize,
     max: usize,
     /// The part of `max` that is kept for short requests.
@@ -61,14 +61,14 @@ pub(crate) struct Budget {
 
 /// Bytes of the budget that somebody has; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Charge {
-    budget: Arc<Budget>,
+pub(crate) struct MemoryCharge {
+    budget: Arc<MemoryBudget>,
     bytes: usize,
     /// True for the one frame that has more than the budget.
     beyond: bool,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Self::with_reserve(max, max)
     }
@@ -88,8 +88,8 @@ impl Budget {
     }
 }
 
-impl Charge {
-    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
+impl MemoryCharge {
+    pub(crate) fn new(budget: &Arc<MemoryBudget>) -> Self {
         Self { budget: Arc::clone(budget), bytes: 0, beyond: false }
     }
 
@@ -168,7 +168,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -234,7 +234,7 @@ pub(crate) enum FrameError {
 pub(crate) struct Frames {
     socket: OwnedReadHalf,
     buffer: BytesMut,
-    charge: Charge,
+    charge: MemoryCharge,
     /// The memory that the frame in front takes once it is read. None: its head is not here yet.
     becomes: Option<usize>,
     /// When the first byte of the frame in front came.
@@ -247,11 +247,11 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    pub(crate) fn new(socket: OwnedReadHalf, budget: &Arc<Budget>, limits: &Limits) -> Self {
+    pub(crate) fn new(socket: OwnedReadHalf, budget: &Arc<MemoryBudget>, limits: &Limits) -> Self {
         Self {
             socket,
             buffer: BytesMut::new(),
-            charge: Charge::new(budget),
+            charge: MemoryCharge::new(budget),
             becomes: None,
             began: None,
             trusted_bytes: TRUSTED_BYTES_MIN,
@@ -262,7 +262,7 @@ impl Frames {
     }
 
     /// The next frame's content and its charge. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Result<(Bytes, Charge), FrameError> {
+    pub(crate) async fn next(&mut self) -> Result<(Bytes, MemoryCharge), FrameError> {
         loop {
             let whole = self.whole()?;
             if let Some(length) = whole
@@ -315,9 +315,9 @@ impl Frames {
     }
 
     /// The kind of the frame in front, if that is there.
-    fn kind(&self) -> Option<Kind> {
+    fn kind(&self) -> Option<FrameKind> {
         let key = self.buffer.get(FRAME_HEAD_BYTES..FRAME_HEAD_BYTES + 2)?;
-        Some(Kind(i16::from_be_bytes([key[0], key[1]])))
+        Some(FrameKind(i16::from_be_bytes([key[0], key[1]])))
     }
 
     /// Only produce requests may be long: others become many small things when they are read.
@@ -359,7 +359,7 @@ impl Frames {
         })
     }
 
-    fn take(&mut self, length: usize) -> (Bytes, Charge) {
+    fn take(&mut self, length: usize) -> (Bytes, MemoryCharge) {
         let whole = FRAME_HEAD_BYTES + length;
         // Whoever has the whole buffer has its memory alone.
         let frame = if self.buffer.len() == whole {
@@ -369,7 +369,7 @@ impl Frames {
         };
         let mut frame = frame.freeze();
         frame.advance(FRAME_HEAD_BYTES);
-        let mut charge = Charge::new(&self.charge.budget);
+        let mut charge = MemoryCharge::new(&self.charge.budget);
         std::mem::swap(&mut charge, &mut self.charge);
         self.becomes = None;
         self.began = Some(Instant::now());

@@ -13,10 +13,10 @@
 //! Invariant: the offsets in memory are those in the store. A change reaches memory when the store
 //! has it, in the store's order, so a restart changes nothing. (R11.)
 
+mod event;
 pub(crate) mod join;
 pub(crate) mod machine;
 pub(crate) mod member;
-mod notice;
 pub(crate) mod offsets;
 mod rebalance;
 pub(crate) mod registry;

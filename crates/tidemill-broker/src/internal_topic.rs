@@ -9,7 +9,7 @@
 //! Invariant: a stream that has such a name hides the internal topic. Older versions let clients make
 //! one, and its records stay within reach.
 
-use crate::{Broker, refusal::Refusal, topic_settings::Texts};
+use crate::{Broker, refusal::RequestRefusal, topic_settings::Texts};
 use tidemill_log::StreamSpec;
 use tidemill_wire::kafka::{ErrorCode, KafkaUuid};
 
@@ -59,9 +59,9 @@ impl InternalTopic {
     }
 
     /// The refusal of a change.
-    pub(crate) fn refusal(&self) -> Refusal {
+    pub(crate) fn refusal(&self) -> RequestRefusal {
         let why = format!("`{}` is an internal topic: it cannot be changed", self.name);
-        Refusal::with(ErrorCode::InvalidTopicException, &why)
+        RequestRefusal::with(ErrorCode::InvalidTopicException, &why)
     }
 }
 

@@ -18,22 +18,23 @@
 //! - `UNKNOWN_SERVER_ERROR` is never an answer: each failure has the protocol's own code.
 //! - Nothing here decides by a clock but timeouts of groups and transactions.
 //!
-//! Read the modules in this order: `settings`, `server`, `connection`, `api`, `handler`, `topic`,
-//! `topic_settings`, `partition`, `intake`, `producer`, `transaction`, `session`.
+//! Read the modules in this order: `settings`, `server`, `connection`, `requests`, `api`, `handler`, `topic`,
+//! `topic_settings`, `partition`, `chunk_check`, `producer`, `transaction`, `session`.
 
 mod answer;
 mod api;
-mod beside;
 mod broker;
 mod broker_settings;
+mod chunk_check;
 mod connection;
+mod direct_client;
 mod fetch_answer;
 mod frame;
 pub mod fsync;
 mod group;
 mod handler;
-mod intake;
 mod internal_topic;
+mod local_api;
 mod outbox;
 mod partition;
 mod producer;
@@ -44,19 +45,18 @@ mod server;
 mod session;
 mod settings;
 mod store;
-mod tending;
 mod topic;
 mod topic_settings;
 mod transaction;
-mod unwired;
+mod upkeep;
 
-pub use beside::{Committed, Figures, GroupError, GroupLag, GroupLags, Waiting};
 pub use broker::{Broker, BrokerError, STORE_FILE};
+pub use direct_client::DirectClient;
+pub use local_api::{Committed, Figures, GroupError, GroupLag, GroupLags, RecordWait};
 pub use server::{Server, listen_at};
 pub use settings::{BrokerSettings, GroupSettings, Limits, ProducerLimits, TransactionLimits};
 pub use store::StoreError;
 pub use topic_settings::has_keys;
-pub use unwired::Unwired;
 
 #[cfg(test)]
 mod tests;

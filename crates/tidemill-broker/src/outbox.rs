@@ -6,7 +6,7 @@
 //! cheaper than to read and check; where two cores share the counts of the same pages it costs
 //! more (docs/measurements.md).
 
-use crate::{answer::Answer, frame::Charge};
+use crate::{answer::ResponseFrame, frame::MemoryCharge};
 use bytes::Bytes;
 use rustix::{
     io::retry_on_intr,
@@ -45,7 +45,7 @@ pub(crate) struct Outbox {
     socket: OwnedWriteHalf,
     parts: Vec<OutgoingChunk>,
     /// Held until they are sent.
-    charges: Vec<Charge>,
+    charges: Vec<MemoryCharge>,
     bytes: usize,
 }
 
@@ -54,7 +54,7 @@ impl Outbox {
         Self { socket, parts: Vec::new(), charges: Vec::new(), bytes: 0 }
     }
 
-    pub(crate) fn put(&mut self, answer: Answer) {
+    pub(crate) fn put(&mut self, answer: ResponseFrame) {
         self.bytes += answer.len();
         self.parts.extend(answer.parts);
         self.charges.extend(answer.charge);
@@ -105,7 +105,7 @@ impl Outbox {
 }
 
 /// Where the bytes of a part are.
-enum Source<'a> {
+enum PartSource<'a> {
     Memory(&'a [u8]),
     /// The log had it in memory.
     Kept(Bytes),
@@ -127,9 +127,9 @@ impl Left<'_> {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             for (slice, source) in slices.iter_mut().zip(&sources) {
                 *slice = IoSlice::new(match source {
-                    Source::Memory(bytes) => bytes,
-                    Source::Kept(bytes) => bytes,
-                    Source::Read(range) => &block[range.clone()],
+                    PartSource::Memory(bytes) => bytes,
+                    PartSource::Kept(bytes) => bytes,
+                    PartSource::Read(range) => &block[range.clone()],
                 });
             }
             let mut slices = &mut slices[..sources.len()];
@@ -163,18 +163,18 @@ fn gather<'a>(
     parts: &'a [OutgoingChunk],
     read_bytes: usize,
     block: &mut Vec<u8>,
-) -> Result<Vec<Source<'a>>, ReadError> {
+) -> Result<Vec<PartSource<'a>>, ReadError> {
     let (mut sources, mut read) = (Vec::with_capacity(parts.len().min(SLICES_MAX)), 0);
     for part in parts.iter().take(SLICES_MAX) {
         let chunk = match part {
             OutgoingChunk::Memory(bytes) => {
-                sources.push(Source::Memory(bytes));
+                sources.push(PartSource::Memory(bytes));
                 continue;
             }
             OutgoingChunk::File(chunk) => chunk,
         };
         if let Some(bytes) = chunk.in_memory() {
-            sources.push(Source::Kept(bytes));
+            sources.push(PartSource::Kept(bytes));
             continue;
         }
         let end = read + chunk.bytes();
@@ -182,7 +182,7 @@ fn gather<'a>(
             break;
         }
         match read_into(chunk, read, block) {
-            Ok(()) => sources.push(Source::Read(read..end)),
+            Ok(()) => sources.push(PartSource::Read(read..end)),
             // What stands before it is good, and leaves first.
             Err(_) if !sources.is_empty() => break,
             Err(error) => return Err(error),

@@ -2,13 +2,13 @@
 //! transactions.
 //!
 //! ```text
-//! chunk ─▶ intake ─▶ of no producer ────────────────────────────────────▶ streamlet
-//!                 └▶ of a producer ─▶ books: new? repeated? in order? ───▶ streamlet, taken down
-//! marker ───────────────────────────▶ books: the transaction's end ──────▶ streamlet, taken down
+//! chunk ─▶ intake ─▶ of no producer ───────────────────────────────────▶ streamlet
+//!                 └▶ of a producer ─▶ ledger: new? repeated? in order? ──▶ streamlet, taken down
+//! marker ───────────────────────────▶ ledger: the transaction's end ─────▶ streamlet, taken down
 //! ```
 //!
-//! Read in this order: `stable`, `history` (both plain and synchronous), `books`, `readers`, `load`,
-//! `keep`.
+//! Read in this order: `open_transactions`, `history` (both plain and synchronous), `producer_ledger`,
+//! `readers`, `recovery`, `snapshot`.
 //!
 //! Invariants:
 //!
@@ -19,25 +19,25 @@
 
 use crate::{
     api::Context,
-    intake::{Checked, Room, TooLittle},
+    chunk_check::{CheckedChunk, InflateRoom, TooLittle},
     producer::state::Sequenced,
     record_time::{self, TimeError},
-    refusal::Refusal,
+    refusal::RequestRefusal,
     settings::ProducerLimits,
-    store::Store,
+    store::MetadataStore,
     topic::Live,
     transaction::coordinator::Coordinator,
-    transaction::state::ProducerEpoch,
+    transaction::state::ProducerIdentity,
 };
-use books::{Books, Opened};
 use bytes::Bytes;
+use producer_ledger::{LedgerGuard, ProducerLedger};
 use std::sync::{
     Arc, Mutex, Weak,
     atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
 };
 use tidemill_env::World;
 use tidemill_log::{Append, AppendError, AppendOptions, OnDurable, ReadError, Streamlet};
-use tidemill_types::LeaderEpoch;
+use tidemill_types::{LeaderEpoch, Offset, ProducerId};
 use tidemill_wire::{
     chunk::ChunkHead,
     kafka::{ErrorCode, KafkaString},
@@ -45,16 +45,16 @@ use tidemill_wire::{
     transactions::TransactionPartition,
 };
 
-mod books;
 pub(crate) mod history;
-mod keep;
-mod load;
+pub(crate) mod open_transactions;
+mod producer_ledger;
 mod readers;
-pub(crate) mod stable;
+mod recovery;
+mod snapshot;
 
-pub(crate) use keep::Snapshot;
-pub(crate) use load::{LoadError, forget_stored};
 pub(crate) use readers::Readable;
+pub(crate) use recovery::{LoadError, forget_stored};
+pub(crate) use snapshot::Snapshot;
 
 /// The first version of produce requests whose partitions are added to the transaction by them.
 pub(crate) const ADDS_FROM_VERSION: i16 = 12;
@@ -76,9 +76,9 @@ pub(crate) fn check_leader_epoch(known: i32) -> Result<(), ErrorCode> {
 const UNKNOWN: i64 = i64::MIN;
 
 /// The parts of the broker that partitions use.
-pub(crate) struct Shared {
+pub(crate) struct PartitionContext {
     pub(crate) world: World,
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Arc<MetadataStore>,
     pub(crate) transactions: Arc<Coordinator>,
     pub(crate) limits: ProducerLimits,
 }
@@ -90,14 +90,14 @@ pub(crate) struct Partition {
     pub(crate) live: Arc<Live>,
     pub(crate) place: TransactionPartition,
     me: Weak<Partition>,
-    shared: Arc<Shared>,
-    books: Mutex<Books>,
-    /// A marker became visible; see [`books`].
+    shared: Arc<PartitionContext>,
+    ledger: Mutex<ProducerLedger>,
+    /// A marker became visible; see [`producer_ledger`].
     due: AtomicBool,
     /// The first offset of a transaction whose end is not visible; [`i64::MAX`] if there is none,
     /// [`UNKNOWN`] until the history is known. Set before the record there is visible.
     first_unstable: AtomicI64,
-    /// Since the last image of the history: see [`keep`].
+    /// Since the last image of the history: see [`snapshot`].
     far_bytes: AtomicU64,
     far_chunks: AtomicU64,
     has_image: AtomicBool,
@@ -128,9 +128,9 @@ pub(crate) enum Appended {
 
 /// A transaction's end, for one partition.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct TransactionMark {
     /// Whose, and the epoch from which on chunks are taken.
-    pub(crate) producer: ProducerEpoch,
+    pub(crate) producer: ProducerIdentity,
     pub(crate) commit: bool,
     /// The node may have written it before it was started again: write it only if it is missing.
     pub(crate) again: bool,
@@ -139,7 +139,7 @@ pub(crate) struct Mark {
 /// The state, at its coordinator, of a transaction that is open in a partition whose history was
 /// just read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum TransactionFate {
     /// It goes on, or its coordinator is about to end it.
     Open,
     /// It ended, and its marker was lost.
@@ -184,15 +184,15 @@ impl Partition {
         streamlet: Arc<Streamlet>,
         live: Arc<Live>,
         stream: [u8; 16],
-        shared: Arc<Shared>,
+        shared: Arc<PartitionContext>,
     ) -> Arc<Self> {
         let place = TransactionPartition { stream, index: streamlet.index() };
         // Of an empty streamlet nothing can be stored that counts.
         let is_new = streamlet.end_offset() == 0;
         let start = streamlet.start_offset();
-        let mut books = Books::default();
+        let mut ledger = ProducerLedger::default();
         if is_new {
-            books.history = Some(history::History::default());
+            ledger.history = Some(history::History::default());
         }
         Arc::new_cyclic(|me| Self {
             streamlet,
@@ -200,7 +200,7 @@ impl Partition {
             place,
             me: Weak::clone(me),
             shared,
-            books: Mutex::new(books),
+            ledger: Mutex::new(ledger),
             due: AtomicBool::new(false),
             first_unstable: AtomicI64::new(if is_new { i64::MAX } else { UNKNOWN }),
             far_bytes: AtomicU64::new(0),
@@ -216,11 +216,11 @@ impl Partition {
         self.shared.world.clock.monotonic_micros() / 1000
     }
 
-    /// Takes the books with the history in them, which is read now if it was not needed before.
-    fn open(&self) -> Result<Opened<'_>, LoadError> {
+    /// Locks the ledger with its history, which is read now if it was not needed before.
+    fn open(&self) -> Result<LedgerGuard<'_>, LoadError> {
         let mut opened = self.hold();
-        if opened.books().history.is_none() {
-            self.load(opened.books())?;
+        if opened.ledger().history.is_none() {
+            self.load(opened.ledger())?;
             self.reconcile(&mut opened);
             opened.publish();
         }
@@ -228,14 +228,14 @@ impl Partition {
     }
 
     /// Ends transactions that the log has open and their coordinator does not.
-    fn reconcile(&self, opened: &mut Opened<'_>) {
-        let open: Vec<(i64, i64)> = opened.history().stable().open().collect();
-        for (producer_id, first) in open {
+    fn reconcile(&self, opened: &mut LedgerGuard<'_>) {
+        let open: Vec<(ProducerId, Offset)> = opened.history().stable().open().collect();
+        for (ProducerId(producer_id), Offset(first)) in open {
             let known = opened.history().producers().get(producer_id).map_or(0, |it| it.epoch);
-            let Fate::Ended { epoch, commit } = self
+            let TransactionFate::Ended { epoch, commit } = self
                 .shared
                 .transactions
-                .fate(ProducerEpoch { id: producer_id, epoch: known }, &self.place)
+                .fate(ProducerIdentity { id: producer_id, epoch: known }, &self.place)
             else {
                 continue;
             };
@@ -249,8 +249,11 @@ impl Partition {
                 "a transaction was open in the log that has ended: its marker is written again"
             );
             let epoch = epoch.unwrap_or(known).max(known);
-            let mark =
-                Mark { producer: ProducerEpoch { id: producer_id, epoch }, commit, again: true };
+            let mark = TransactionMark {
+                producer: ProducerIdentity { id: producer_id, epoch },
+                commit,
+                again: true,
+            };
             match self.mark(opened, mark) {
                 Ok(append) => {
                     let me = Weak::clone(&self.me);
@@ -269,19 +272,20 @@ impl Partition {
     pub(crate) fn append(
         &self,
         context: &Context<'_>,
-        mut checked: Checked,
+        mut checked: CheckedChunk,
         transactional: Option<&KafkaString>,
-    ) -> Result<Appended, Refusal> {
+    ) -> Result<Appended, RequestRefusal> {
         let append_time_ms = checked.stamp(context.broker, &self.live);
         let (head, bytes) = (&checked.head, checked.chunk.len());
-        let chunk = Chunk { bytes: checked.chunk, is_whole: checked.is_whole };
+        let chunk = ChunkBytes { bytes: checked.chunk, is_whole: checked.is_whole };
         if head.is_transactional() && transactional.is_none() {
             let why = "records of a transaction without a transactional id";
-            return Err(Refusal::with(ErrorCode::TransactionalIdAuthorizationFailed, &why));
+            return Err(RequestRefusal::with(ErrorCode::TransactionalIdAuthorizationFailed, &why));
         }
         let append = match Sequenced::of(head) {
             Some(sequenced) => {
-                let asked = Asked { version: context.version(), transactional, sequenced };
+                let asked =
+                    SequencedRequest { version: context.version(), transactional, sequenced };
                 match self.append_sequenced(&asked, head, chunk)? {
                     Appended::New(append, _) => append,
                     repeated => return Ok(repeated),
@@ -289,7 +293,7 @@ impl Partition {
             }
             None if head.is_transactional() => {
                 let why = "a transaction's records have a producer";
-                return Err(Refusal::with(ErrorCode::InvalidRecord, &why));
+                return Err(RequestRefusal::with(ErrorCode::InvalidRecord, &why));
             }
             None => self.append_chunk(head, chunk, context.caller.id)?,
         };
@@ -303,7 +307,7 @@ impl Partition {
     fn append_chunk(
         &self,
         head: &ChunkHead,
-        chunk: Chunk,
+        chunk: ChunkBytes,
         lane: u64,
     ) -> Result<Append, AppendError> {
         let (bytes, how) =
@@ -320,27 +324,27 @@ impl Partition {
     /// Appends a chunk of an idempotent producer, if it is new.
     fn append_sequenced(
         &self,
-        asked: &Asked<'_>,
+        asked: &SequencedRequest<'_>,
         head: &ChunkHead,
-        chunk: Chunk,
-    ) -> Result<Appended, Refusal> {
-        let Asked { version, transactional, sequenced } = asked;
+        chunk: ChunkBytes,
+    ) -> Result<Appended, RequestRefusal> {
+        let SequencedRequest { version, transactional, sequenced } = asked;
         let adds = sequenced.transactional && *version >= ADDS_FROM_VERSION;
         let mut opened = self.open().map_err(|error| self.unknown(&error))?;
         let begins = match opened.history().check(sequenced, adds)? {
-            history::Step::Repeated(taken) => {
+            history::ChunkStep::Repeated(taken) => {
                 return Ok(Appended::Repeated {
                     streamlet: Arc::clone(&self.streamlet),
                     base_offset: taken.base_offset,
                     last_offset: taken.last_offset,
                 });
             }
-            history::Step::Append { begins } => begins,
+            history::ChunkStep::Append { begins } => begins,
         };
         if begins {
             let transactional_id = transactional.map_or("", KafkaString::as_str);
-            let producer = ProducerEpoch { id: sequenced.producer_id, epoch: sequenced.epoch };
-            // With the books in hand: its end cannot be written here between this and the append.
+            let producer = sequenced.producer();
+            // Under the ledger's lock: its end cannot be written here between this and the append.
             let verified = self.shared.transactions.verify(transactional_id, producer, &self.place);
             verified.map_err(|error| error.of_produce(*version))?;
             // From here on: before a reader sees a record that may not be committed.
@@ -366,12 +370,16 @@ impl Partition {
 
     /// Writes the end of a transaction. `notice` is called when it is durable, or at once if it
     /// was here already.
-    pub(crate) fn end_transaction(&self, mark: Mark, notice: OnDurable) -> Result<(), AppendError> {
+    pub(crate) fn end_transaction(
+        &self,
+        mark: TransactionMark,
+        notice: OnDurable,
+    ) -> Result<(), AppendError> {
         let mut opened = self.open().map_err(|error| {
             tracing::warn!(%error, topic = self.streamlet.stream_name(), "producers not known");
             AppendError::Failed(Arc::from(error.to_string()))
         })?;
-        if mark.again && !opened.history().needs_marker(mark.producer.id, mark.producer.epoch) {
+        if mark.again && !opened.history().needs_marker(mark.producer) {
             drop(opened);
             notice(Ok(()));
             return Ok(());
@@ -388,8 +396,12 @@ impl Partition {
         Ok(())
     }
 
-    fn mark(&self, opened: &mut Opened<'_>, mark: Mark) -> Result<Append, AppendError> {
-        let Mark { producer, commit, .. } = mark;
+    fn mark(
+        &self,
+        opened: &mut LedgerGuard<'_>,
+        mark: TransactionMark,
+    ) -> Result<Append, AppendError> {
+        let TransactionMark { producer, commit, .. } = mark;
         let time_ms = self.shared.world.clock.wall_micros() / 1000;
         let chunk = control_marker(&Marker {
             producer_id: producer.id,
@@ -400,10 +412,10 @@ impl Partition {
         });
         let head = ChunkHead::read(&chunk)?;
         let lane = u64::try_from(producer.id).unwrap_or(0);
-        let chunk = Chunk { bytes: chunk.into(), is_whole: false };
+        let chunk = ChunkBytes { bytes: chunk.into(), is_whole: false };
         let append = self.append_chunk(&head, chunk, lane)?;
         let now_ms = self.now_ms();
-        opened.history().ended(producer.id, producer.epoch, commit, append.base_offset, now_ms);
+        opened.history().ended(producer, commit, Offset(append.base_offset), now_ms);
         opened.publish();
         Ok(append)
     }
@@ -418,21 +430,21 @@ impl Partition {
     }
 
     /// The history cannot be read.
-    fn unknown(&self, error: &LoadError) -> Refusal {
+    fn unknown(&self, error: &LoadError) -> RequestRefusal {
         let (topic, partition) = (self.streamlet.stream_name(), self.place.index);
         tracing::error!(topic, partition, %error, "producers of a partition are not known");
-        Refusal::with(ErrorCode::KafkaStorageError, error)
+        RequestRefusal::with(ErrorCode::KafkaStorageError, error)
     }
 
     /// The first record, by offset, with this time or a later one, in milliseconds, below `end`:
     /// its offset and its time; -1 and -1 if there is none.
-    pub(crate) fn offset_for_time(&self, timestamp_ms: i64, end: i64, room: Room) -> Timed {
+    pub(crate) fn offset_for_time(&self, timestamp_ms: i64, end: i64, room: InflateRoom) -> Timed {
         self.said(record_time::first_from(&self.streamlet, timestamp_ms, end, room))
     }
 
     /// The first record with the largest time below `end`: its offset and its time; -1 and -1 if
     /// there are no records. (KIP-734.)
-    pub(crate) fn max_timestamp(&self, end: i64, room: Room) -> Timed {
+    pub(crate) fn max_timestamp(&self, end: i64, room: InflateRoom) -> Timed {
         self.said(record_time::latest(&self.streamlet, end, room))
     }
 
@@ -473,14 +485,14 @@ impl Partition {
 pub(crate) type Timed = Result<Result<(i64, i64), ErrorCode>, TooLittle>;
 
 /// A chunk that is about to be appended.
-struct Chunk {
+struct ChunkBytes {
     bytes: Bytes,
-    /// As [`Checked::is_whole`].
+    /// As [`CheckedChunk::is_whole`].
     is_whole: bool,
 }
 
 /// A chunk of a producer, as it was sent.
-struct Asked<'a> {
+struct SequencedRequest<'a> {
     version: i16,
     transactional: Option<&'a KafkaString>,
     sequenced: Sequenced,

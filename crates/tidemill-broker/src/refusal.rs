@@ -14,7 +14,7 @@ const REASON_CHARS_MAX: usize = 1_000;
 
 /// Why something was not done, as the protocol says it.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct RequestRefusal {
     pub(crate) code: ErrorCode,
     /// The reason, which newer clients are told beside the code.
     pub(crate) message: Option<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Refusal {
     pub(crate) records: Vec<u32>,
 }
 
-impl Refusal {
+impl RequestRefusal {
     pub(crate) fn of(code: ErrorCode) -> Self {
         Self { code, message: None, records: Vec::new() }
     }
@@ -44,7 +44,7 @@ impl Refusal {
     }
 }
 
-impl From<AppendError> for Refusal {
+impl From<AppendError> for RequestRefusal {
     fn from(error: AppendError) -> Self {
         let code = match &error {
             AppendError::Chunk(error) => return error.into(),
@@ -59,7 +59,7 @@ impl From<AppendError> for Refusal {
     }
 }
 
-impl From<&ChunkError> for Refusal {
+impl From<&ChunkError> for RequestRefusal {
     fn from(error: &ChunkError) -> Self {
         let code = match error {
             ChunkError::Short { .. } | ChunkError::Length(_) | ChunkError::Crc { .. } => {
@@ -75,7 +75,7 @@ impl From<&ChunkError> for Refusal {
     }
 }
 
-impl From<&RecordsError> for Refusal {
+impl From<&RecordsError> for RequestRefusal {
     fn from(error: &RecordsError) -> Self {
         let code = match error {
             // Its checksum was right, so its producer wrote it so, and would repeat it in vain.
@@ -104,7 +104,7 @@ impl From<&RecordsError> for Refusal {
 }
 
 /// Changes of topics.
-impl From<LogError> for Refusal {
+impl From<LogError> for RequestRefusal {
     fn from(error: LogError) -> Self {
         let code = match &error {
             LogError::Name(_) => ErrorCode::InvalidTopicException,

@@ -138,7 +138,7 @@ requests! {
     DescribeProducers newest Reads Plain => transaction::describe::producers;
     DescribeTransactions newest Reads Names => transaction::describe::transactions;
     ListTransactions newest Reads Names => transaction::describe::list;
-    ConsumerGroupHeartbeat newest Reads Plain => group::beat_anew;
+    ConsumerGroupHeartbeat newest Reads Plain => group::refuse_consumer_heartbeat;
     ListConfigResources newest Reads Plain => configs::list;
     DescribeTopicPartitions newest Reads Plain => partitions::describe;
 }

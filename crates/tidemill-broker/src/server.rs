@@ -1,6 +1,6 @@
 //! Accepting connections, and ending them all.
 
-use crate::{Broker, BrokerError, connection, tending};
+use crate::{Broker, BrokerError, connection, upkeep};
 use std::{
     io,
     net::SocketAddr,
@@ -19,7 +19,7 @@ pub struct Server {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
-    tending: JoinHandle<()>,
+    upkeep: JoinHandle<()>,
 }
 
 impl Server {
@@ -34,10 +34,10 @@ impl Server {
         let address = listener.local_addr().map_err(refused)?;
         broker.listens_at(address);
         let (stop, stopped) = watch::channel(false);
-        let tending = tokio::spawn(tending::run(Arc::clone(&broker), stopped.clone()));
+        let upkeep = tokio::spawn(upkeep::run(Arc::clone(&broker), stopped.clone()));
         tokio::spawn(Arc::clone(&broker.groups).run(stopped.clone()));
         let accepting = tokio::spawn(accept(broker, listener, stopped));
-        Ok(Self { address, stop, accepting, tending })
+        Ok(Self { address, stop, accepting, upkeep })
     }
 
     /// Where it listens.
@@ -50,7 +50,7 @@ impl Server {
     pub async fn stop(self) {
         let _nobody = self.stop.send(true);
         let _ended = self.accepting.await;
-        let _ended = self.tending.await;
+        let _ended = self.upkeep.await;
     }
 }
 
@@ -112,7 +112,7 @@ fn begin(
     stopped: &watch::Receiver<bool>,
 ) {
     tidemill_env::net::tune(&socket);
-    let open = connection::Open::new(broker);
+    let open = connection::OpenConnection::new(broker);
     connections.spawn(connection::serve(Arc::clone(broker), socket, peer, stopped.clone(), open));
 }
 

@@ -25,12 +25,12 @@ use std::{
 use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid, text};
 use tokio::sync::Notify;
 
-mod kept;
+mod cache;
 mod slot;
 
-pub(crate) use kept::Sessions;
-pub(crate) use slot::{Asked, FetchTopic, Place, missing};
-use slot::{Slot, partition_of};
+pub(crate) use cache::{FetchSessions, SessionEpoch};
+pub(crate) use slot::{FetchPlace, FetchPosition, FetchTopic, missing};
+use slot::{SessionSlot, partition_of};
 
 #[cfg(test)]
 mod tests;
@@ -42,12 +42,12 @@ const NAME_BYTES: usize = SLOT_BYTES / 2;
 
 /// Slots with news, and the waker of the fetch that waits for them.
 #[derive(Debug, Default)]
-pub(crate) struct Wake {
+pub(crate) struct SessionWaker {
     due: Mutex<Vec<u32>>,
     pub(crate) notify: Notify,
 }
 
-impl Wake {
+impl SessionWaker {
     fn ring(&self, slot: u32) {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
         self.notify.notify_one();
@@ -59,17 +59,17 @@ impl Wake {
 }
 
 /// Slots of one topic, by partition; never none.
-struct OfTopic {
+struct TopicSlots {
     name: KafkaString,
     slots: BTreeMap<i32, u32>,
 }
 
 /// One client's partitions.
 #[derive(Default)]
-pub(crate) struct Session {
-    slots: BTreeMap<u32, Slot>,
+pub(crate) struct FetchSession {
+    slots: BTreeMap<u32, SessionSlot>,
     /// Slots by topic and partition.
-    places: BTreeMap<TopicKey, OfTopic>,
+    places: BTreeMap<TopicKey, TopicSlots>,
     /// Bytes of the names of the topics in `places`.
     name_bytes: usize,
     round: u64,
@@ -86,19 +86,19 @@ pub(crate) struct Session {
     held_back: BTreeSet<u32>,
     /// The log's count of starts that have moved, when all slots were looked through last.
     moves: u64,
-    wake: Arc<Wake>,
+    wake: Arc<SessionWaker>,
     committed: bool,
 }
 
 /// The bound of an answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct AnswerRoom {
     pub(crate) bytes: usize,
 }
 
 /// The result of reading the due slots.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct DueRecords {
     slots: Vec<(u32, PartitionAnswer)>,
     /// Bytes of records.
     pub(crate) bytes: usize,
@@ -108,7 +108,7 @@ pub(crate) struct Found {
     pub(crate) full: bool,
 }
 
-impl Found {
+impl DueRecords {
     /// Drops the records. A fetch that waits reads them again.
     pub(crate) fn let_go(&mut self) {
         for (_, answer) in &mut self.slots {
@@ -125,8 +125,8 @@ fn key(id: KafkaUuid, name: &KafkaString) -> TopicKey {
     (id.to_bytes(), name.as_bytes().to_vec())
 }
 
-impl Session {
-    pub(crate) fn wake(&self) -> Arc<Wake> {
+impl FetchSession {
+    pub(crate) fn wake(&self) -> Arc<SessionWaker> {
         Arc::clone(&self.wake)
     }
 
@@ -167,7 +167,7 @@ impl Session {
         &mut self,
         (id, name): (KafkaUuid, &KafkaString),
         topic: Result<&FetchTopic, ErrorCode>,
-        asked: impl Iterator<Item = (i32, Asked)>,
+        asked: impl Iterator<Item = (i32, FetchPosition)>,
     ) {
         let mut asked = asked.peekable();
         if asked.peek().is_none() {
@@ -176,7 +176,7 @@ impl Session {
         let of_topic = self.places.entry(key(id, name)).or_insert_with(|| {
             self.name_bytes += name.len();
             // A copy: the session outlives the request.
-            OfTopic { name: text(name.as_str()), slots: BTreeMap::new() }
+            TopicSlots { name: text(name.as_str()), slots: BTreeMap::new() }
         });
         let name = &of_topic.name;
         for (index, asked) in asked {
@@ -186,7 +186,7 @@ impl Session {
             });
             let place = || (id, name.clone(), index);
             let slot = self.slots.entry(slot_id);
-            let slot = slot.or_insert_with(|| Slot::new(place(), asked.clone()));
+            let slot = slot.or_insert_with(|| SessionSlot::new(place(), asked.clone()));
             if slot.round != self.round {
                 (slot.round, slot.order) = (self.round, self.named);
                 self.named += 1;
@@ -209,7 +209,7 @@ impl Session {
     /// `is_name` says whether there is a topic of a name.
     pub(crate) fn mend(
         &mut self,
-        find: impl Fn(&Place) -> Result<FetchTopic, ErrorCode>,
+        find: impl Fn(&FetchPlace) -> Result<FetchTopic, ErrorCode>,
         is_name: impl Fn(&str) -> bool,
     ) {
         for id in std::mem::take(&mut self.failed) {
@@ -228,7 +228,7 @@ impl Session {
     }
 
     /// Drops partitions that a client no longer reads.
-    pub(crate) fn forget(&mut self, place: &Place) {
+    pub(crate) fn forget(&mut self, place: &FetchPlace) {
         let topic = key(place.0, &place.1);
         let Some(of_topic) = self.places.get_mut(&topic) else { return };
         if let Some(id) = of_topic.slots.remove(&place.2) {
@@ -262,8 +262,8 @@ impl Session {
     /// Slots of which something has moved that their clients do not know, as of this count of the log.
     fn moved(&mut self, moves: u64) -> Vec<u32> {
         let slots = &self.slots;
-        self.held_back.retain(|id| slots.get(id).is_some_and(Slot::is_held_back));
-        let has_moved = |it: &Slot| it.interest.is_some() && it.has_moved(self.committed);
+        self.held_back.retain(|id| slots.get(id).is_some_and(SessionSlot::is_held_back));
+        let has_moved = |it: &SessionSlot| it.interest.is_some() && it.has_moved(self.committed);
         if std::mem::replace(&mut self.moves, moves) == moves {
             let held = self.held_back.iter().copied();
             return held.filter(|id| slots.get(id).is_some_and(has_moved)).collect();
@@ -279,7 +279,7 @@ impl Session {
     }
 
     /// Adds partitions that have moved since they were read.
-    pub(crate) fn add_moved(&mut self, found: &mut Found, moves: u64) {
+    pub(crate) fn add_moved(&mut self, found: &mut DueRecords, moves: u64) {
         for id in self.moved(moves) {
             if let Some(slot) = self.slots.get(&id)
                 && slot.looked != self.looks
@@ -295,7 +295,7 @@ impl Session {
 
     /// Reads the due slots as far as there is room. The partitions of `before` are read again, so
     /// that an answer that waited for more has them in one piece.
-    pub(crate) fn look(&mut self, room: Room, before: Found) -> Found {
+    pub(crate) fn look(&mut self, room: AnswerRoom, before: DueRecords) -> DueRecords {
         for (id, _) in before.slots.iter().rev() {
             if let Some(slot) = self.slots.get_mut(id)
                 && !slot.is_due
@@ -312,7 +312,7 @@ impl Session {
             self.due.make_contiguous().sort_by_key(order);
         }
         self.looks += 1;
-        let mut found = Found::default();
+        let mut found = DueRecords::default();
         let (mut hungry, mut fed) = (Vec::new(), Vec::new());
         while let Some(id) = self.due.pop_front() {
             if found.bytes >= room.bytes && found.bytes > 0 {
@@ -353,7 +353,7 @@ impl Session {
     }
 
     /// Waits for more records in the partitions that were found.
-    pub(crate) fn wait_for_more(&mut self, found: &Found) {
+    pub(crate) fn wait_for_more(&mut self, found: &DueRecords) {
         for (id, answer) in &found.slots {
             if let Some(slot) = self.slots.get_mut(id)
                 && answer.bytes() > 0
@@ -367,7 +367,7 @@ impl Session {
     }
 
     /// The answer: all partitions found, or only those with news for the client.
-    pub(crate) fn tell(&mut self, found: Found, all: bool) -> Vec<TopicAnswer> {
+    pub(crate) fn tell(&mut self, found: DueRecords, all: bool) -> Vec<TopicAnswer> {
         let mut topics: Vec<TopicAnswer> = Vec::new();
         for (id, answer) in found.slots {
             let Some(slot) = self.slots.get_mut(&id) else { continue };
@@ -392,7 +392,7 @@ impl Session {
     }
 
     /// Says anew how far the partitions go in which nothing was found: that was a while ago.
-    pub(crate) fn renew(&self, found: &mut Found) {
+    pub(crate) fn renew(&self, found: &mut DueRecords) {
         for (id, answer) in &mut found.slots {
             if let Some(slot) = self.slots.get(id) {
                 *answer = slot.nothing(self.committed);
@@ -402,7 +402,7 @@ impl Session {
 
     /// Answers for slots that were not looked at, as a client without sessions expects them: in
     /// the order in which it asked.
-    pub(crate) fn fill(&self, found: &mut Found) {
+    pub(crate) fn fill(&self, found: &mut DueRecords) {
         for (id, slot) in &self.slots {
             if slot.looked != self.looks {
                 found.slots.push((*id, slot.nothing(self.committed)));
@@ -412,7 +412,7 @@ impl Session {
     }
 }
 
-fn make_due(slots: &mut BTreeMap<u32, Slot>, due: &mut VecDeque<u32>, id: u32) {
+fn make_due(slots: &mut BTreeMap<u32, SessionSlot>, due: &mut VecDeque<u32>, id: u32) {
     if let Some(slot) = slots.get_mut(&id)
         && !slot.is_due
     {

@@ -4,7 +4,7 @@ mod groups;
 
 pub use groups::GroupSettings;
 use std::{collections::BTreeSet, net::SocketAddr};
-use tidemill_types::ByteSize;
+use tidemill_types::{ByteSize, NodeId};
 
 /// Settings of a broker.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct BrokerSettings {
     /// (`advertised.listeners`.)
     pub advertised: Option<(String, u16)>,
     /// This node. (`node.id`.) Default 1.
-    pub node_id: i32,
+    pub node_id: NodeId,
     /// The cluster, as clients are told; the same for the life of its data. (`cluster.id`.)
     pub cluster_id: String,
     /// A client that asks for a topic that is not there makes it. (`auto.create.topics.enable`.)
@@ -122,7 +122,7 @@ impl Default for BrokerSettings {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 9092)),
             advertised: None,
-            node_id: 1,
+            node_id: NodeId(1),
             cluster_id: "tidemill".to_owned(),
             auto_create: true,
             partitions: 1,

@@ -40,7 +40,7 @@ use std::{
 };
 use tidemill_env::{FOLDER_ADVICE, Thread, World};
 use tokio::sync::oneshot;
-use writer::{Request, Writer};
+use writer::{CommitRequest, StoreWriter};
 
 /// Bytes that one batch may have.
 const BATCH_BYTES_MAX: usize = 64 << 20;
@@ -49,7 +49,7 @@ const KEY_BYTES_MAX: usize = 128 << 10;
 
 /// A table. Its name is in the file and never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Table {
+pub(crate) enum StoreTable {
     /// The broker's own entries.
     Settings,
     /// Producers of partitions. ([`tidemill_wire::producers`].)
@@ -64,7 +64,7 @@ pub(crate) enum Table {
     PendingOffsets,
 }
 
-impl Table {
+impl StoreTable {
     pub(crate) const ALL: [Self; 6] = [
         Self::Settings,
         Self::Producers,
@@ -138,29 +138,34 @@ pub enum StoreError {
 
 /// Changes that happen together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Batch {
-    changes: Vec<Change>,
+pub(crate) struct StoreBatch {
+    changes: Vec<TableChange>,
     bytes: usize,
     too_long: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Change {
-    table: Table,
+struct TableChange {
+    table: StoreTable,
     key: Vec<u8>,
     /// None: it is removed.
     value: Option<Vec<u8>>,
 }
 
-impl Batch {
+impl StoreBatch {
     /// Sets a value.
-    pub(crate) fn put(&mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
-        self.add(Change { table, key: key.into(), value: Some(value.into()) });
+    pub(crate) fn put(
+        &mut self,
+        table: StoreTable,
+        key: impl Into<Vec<u8>>,
+        value: impl Into<Vec<u8>>,
+    ) {
+        self.add(TableChange { table, key: key.into(), value: Some(value.into()) });
     }
 
     /// Removes a value, if it is there.
-    pub(crate) fn delete(&mut self, table: Table, key: impl Into<Vec<u8>>) {
-        self.add(Change { table, key: key.into(), value: None });
+    pub(crate) fn delete(&mut self, table: StoreTable, key: impl Into<Vec<u8>>) {
+        self.add(TableChange { table, key: key.into(), value: None });
     }
 
     /// Adds the changes of another, after those that are here.
@@ -175,7 +180,7 @@ impl Batch {
         self.changes.is_empty()
     }
 
-    fn add(&mut self, change: Change) {
+    fn add(&mut self, change: TableChange) {
         self.bytes += change.key.len() + change.value.as_ref().map_or(0, Vec::len);
         self.too_long |= change.key.len() > KEY_BYTES_MAX;
         self.changes.push(change);
@@ -187,7 +192,7 @@ impl Batch {
 pub(crate) type OnCommitted = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// The state shared by the store and its thread.
-struct Shared {
+struct StoreState {
     world: World,
     file: PathBuf,
     /// Why nothing is committed any more.
@@ -199,20 +204,20 @@ struct Shared {
 }
 
 /// The metadata file of a broker. Dropping it commits pending batches and closes the file.
-pub(crate) struct Store {
-    shared: Arc<Shared>,
+pub(crate) struct MetadataStore {
+    shared: Arc<StoreState>,
     /// None once it is closed.
-    queue: Mutex<Option<mpsc::Sender<Request>>>,
+    queue: Mutex<Option<mpsc::Sender<CommitRequest>>>,
     thread: Mutex<Option<Box<dyn Thread>>>,
 }
 
-impl std::fmt::Debug for Store {
+impl std::fmt::Debug for MetadataStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Store({})", self.shared.file.display())
+        write!(f, "MetadataStore({})", self.shared.file.display())
     }
 }
 
-impl Store {
+impl MetadataStore {
     /// Opens the file, which is made if it is not there; its folder must be there. All of it is
     /// read and checked.
     ///
@@ -220,7 +225,7 @@ impl Store {
     /// It is damaged, in use, or the disk refuses.
     pub(crate) fn open(world: &World, file: &Path) -> Result<Self, StoreError> {
         let database = Database::open(world, file)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(StoreState {
             world: world.clone(),
             file: file.to_owned(),
             failed: RwLock::new(None),
@@ -228,7 +233,7 @@ impl Store {
             writer: OnceLock::new(),
         });
         let (queue, requests) = mpsc::channel();
-        let writer = Writer::new(Arc::clone(&shared), requests);
+        let writer = StoreWriter::new(Arc::clone(&shared), requests);
         let thread = world.spawn.spawn("broker-store", Box::new(move || writer.run()));
         Ok(Self { shared, queue: Mutex::new(Some(queue)), thread: Mutex::new(Some(thread)) })
     }
@@ -237,7 +242,7 @@ impl Store {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(crate) fn get(&self, table: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.shared.read(|database| database.get(table, key))
     }
 
@@ -248,7 +253,7 @@ impl Store {
     /// They cannot be read.
     pub(crate) fn scan(
         &self,
-        table: Table,
+        table: StoreTable,
         prefix: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
@@ -261,7 +266,7 @@ impl Store {
     /// The future's errors: the batch is not there; or, with [`StoreError::Failed`], nobody knows.
     pub(crate) fn commit(
         &self,
-        batch: Batch,
+        batch: StoreBatch,
     ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
         let (done, waits) = oneshot::channel();
         let notice = move |outcome| {
@@ -278,7 +283,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::commit`].
-    pub(crate) fn commit_blocking(&self, batch: Batch) -> Result<(), StoreError> {
+    pub(crate) fn commit_blocking(&self, batch: StoreBatch) -> Result<(), StoreError> {
         let (done, waits) = mpsc::sync_channel(1);
         let notice = move |outcome| {
             let _nobody_waits = done.send(outcome);
@@ -292,7 +297,11 @@ impl Store {
     ///
     /// # Errors
     /// The batch is refused at once; then the notice is dropped.
-    pub(crate) fn commit_then(&self, batch: Batch, notice: OnCommitted) -> Result<(), StoreError> {
+    pub(crate) fn commit_then(
+        &self,
+        batch: StoreBatch,
+        notice: OnCommitted,
+    ) -> Result<(), StoreError> {
         if batch.bytes > BATCH_BYTES_MAX || batch.too_long {
             return Err(StoreError::TooLarge { bytes: batch.bytes });
         }
@@ -301,11 +310,11 @@ impl Store {
         }
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = queue.as_ref().ok_or(StoreError::Closed)?;
-        queue.send(Request { batch, notice }).map_err(|_| StoreError::Closed)
+        queue.send(CommitRequest { batch, notice }).map_err(|_| StoreError::Closed)
     }
 
     /// The error that a table has forms in it which this node does not know.
-    pub(crate) fn unreadable(&self, table: Table) -> StoreError {
+    pub(crate) fn unreadable(&self, table: StoreTable) -> StoreError {
         StoreError::Damaged {
             file: self.shared.file.clone(),
             why: format!("table {} has entries that a newer node wrote", table.name()),
@@ -331,13 +340,13 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for MetadataStore {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Shared {
+impl StoreState {
     fn failure(&self) -> Option<StoreError> {
         self.failed.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,8 +1,8 @@
 //! Topics: streams of the log, with the broker's state of them.
 
 use crate::{
-    group::registry::Groups,
-    partition::{Partition, Shared, forget_stored},
+    group::registry::GroupRegistry,
+    partition::{Partition, PartitionContext, forget_stored},
     topic_settings,
 };
 use std::{
@@ -20,7 +20,7 @@ pub(crate) struct Topic {
     pub(crate) stream: Arc<Stream>,
     /// By number; as many as were asked for so far, at most.
     partitions: RwLock<Vec<Arc<Partition>>>,
-    shared: Arc<Shared>,
+    shared: Arc<PartitionContext>,
     live: Arc<Live>,
     /// The log was told how far groups have read.
     told: AtomicBool,
@@ -56,7 +56,7 @@ impl Live {
 }
 
 impl Topic {
-    fn new(stream: Arc<Stream>, shared: Arc<Shared>) -> Self {
+    fn new(stream: Arc<Stream>, shared: Arc<PartitionContext>) -> Self {
         let live = Arc::new(Live::default());
         live.set(&stream.spec());
         Self { stream, partitions: RwLock::default(), shared, live, told: AtomicBool::new(false) }
@@ -74,7 +74,7 @@ impl Topic {
     }
 
     /// Tells the log how far all groups have read that retention goes by.
-    pub(crate) fn tell_progress(&self, groups: &Groups) {
+    pub(crate) fn tell_progress(&self, groups: &GroupRegistry) {
         let readers = self.live.readers.read().unwrap_or_else(PoisonError::into_inner).clone();
         if !self.told.swap(!readers.is_empty(), Ordering::Relaxed) && readers.is_empty() {
             return;
@@ -139,7 +139,7 @@ pub(crate) fn stream_id_of(id: KafkaUuid) -> StreamId {
 
 /// All topics that were asked for.
 pub(crate) struct Topics {
-    shared: Arc<Shared>,
+    shared: Arc<PartitionContext>,
     /// Held while settings are read and written back, or while a topic is looked up and deleted.
     change: Mutex<()>,
     names: RwLock<BTreeMap<String, Arc<Topic>>>,
@@ -147,7 +147,7 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<PartitionContext>) -> Self {
         Self { shared, change: Mutex::default(), names: RwLock::default(), ids: RwLock::default() }
     }
 

@@ -19,7 +19,7 @@ mod table;
 mod value;
 
 pub(crate) use table::TOPIC_SETTINGS;
-pub(crate) use value::Kind;
+pub(crate) use value::SettingType;
 
 const READERS: &str = "tidemill.retention.groups";
 const CLEANUP: &str = "cleanup.policy";
@@ -49,15 +49,15 @@ pub(crate) struct BadSetting {
 /// A setting of a topic.
 pub(crate) struct TopicSetting {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingType,
     /// The broker's setting that it is called by there.
     pub(crate) of_broker: Option<&'static str>,
     pub(crate) doc: &'static str,
-    pub(crate) place: Place,
+    pub(crate) place: SettingPlace,
 }
 
 /// The place of a setting, and its check.
-pub(crate) enum Place {
+pub(crate) enum SettingPlace {
     /// In a field of the stream's own settings.
     Field {
         get: fn(&StreamSpec, &Defaults) -> String,
@@ -71,7 +71,7 @@ pub(crate) enum Place {
     Kept { default: &'static str, check: fn(&str) -> Result<(), String> },
 }
 
-use Place::{Field, Kept, Only, Used};
+use SettingPlace::{Field, Kept, Only, Used};
 
 /// The setting of a name.
 pub(crate) fn find(name: &str) -> Option<&'static TopicSetting> {

@@ -20,6 +20,7 @@ use tidemill_broker::{Broker, BrokerError, BrokerSettings, Committed, STORE_FILE
 use tidemill_connectors::{AbortedTransaction, StreamGroup, StreamNode, Transactions};
 use tidemill_env::World;
 use tidemill_log::{Log, LogError, LogOptions, OnData, Stream, Streamlet};
+use tidemill_types::{Offset, ProducerId};
 
 #[cfg(test)]
 mod tests;
@@ -155,7 +156,10 @@ impl Transactions for View {
 
     fn aborted(&self, from: i64, to: i64) -> Vec<AbortedTransaction> {
         let aborted = self.0.aborted(from, to).into_iter();
-        let of = |(producer_id, first_offset)| AbortedTransaction { producer_id, first_offset };
+        let of = |(producer, first): (ProducerId, Offset)| AbortedTransaction {
+            producer_id: producer.0,
+            first_offset: first.0,
+        };
         aborted.map(of).collect()
     }
 

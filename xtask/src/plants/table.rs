@@ -112,7 +112,7 @@ const PLANTS: &[Plant] = &[
         name: "aborted-forgotten",
         what: "Which transactions were aborted is forgotten when the node starts again.",
         package: "tidemill-broker",
-        file: "crates/tidemill-broker/src/partition/load.rs",
+        file: "crates/tidemill-broker/src/partition/recovery.rs",
         changes: &[(
             "found.push(AbortedRange { producer_id, first, marker, stable });",
             "let _ = AbortedRange { producer_id, first, marker, stable };",

@@ -1,9 +1,9 @@
 //! Joining a group.
 
 use super::{
-    machine::{Decision, Group, State},
+    event::EventCause,
+    machine::{ConsumerGroup, Decision, GroupState},
     member::{JoinAnswer, Member, Ticket, protocols_bytes},
-    notice::Why,
     subscription::same_protocols,
 };
 use bytes::Bytes;
@@ -36,7 +36,7 @@ pub(crate) struct Join {
     pub(crate) may_skip: bool,
 }
 
-impl Group {
+impl ConsumerGroup {
     /// Somebody wants to be in the next generation. The answer may come at once or much later.
     pub(crate) fn join(&mut self, now_ms: u64, mut join: Join) {
         let mut seen = BTreeSet::new();
@@ -45,7 +45,7 @@ impl Group {
         let refused = if !self.has_room(&join) {
             self.forget(now_ms, &member_id);
             Err((ErrorCode::GroupMaxSizeReached, String::new()))
-        } else if self.state == State::Dead {
+        } else if self.state == GroupState::Dead {
             Err((ErrorCode::CoordinatorNotAvailable, member_id))
         } else if !self.is_compatible(&join) {
             Err((ErrorCode::InconsistentGroupProtocol, member_id))
@@ -70,11 +70,13 @@ impl Group {
             return false;
         }
         match &self.state {
-            State::Empty | State::Dead => true,
-            State::Preparing(_) => {
+            GroupState::Empty | GroupState::Dead => true,
+            GroupState::Preparing(_) => {
                 current.is_some_and(|it| it.join.is_some()) || self.joining < max
             }
-            State::Completing | State::Stable => current.is_some() || self.members.len() < max,
+            GroupState::Completing | GroupState::Stable => {
+                current.is_some() || self.members.len() < max
+            }
         }
     }
 
@@ -107,7 +109,7 @@ impl Group {
     fn forget(&mut self, now_ms: u64, id: &str) {
         self.promised.remove(id);
         if self.members.contains_key(id) {
-            self.remove(now_ms, id, Why::NoRoom);
+            self.remove(now_ms, id, EventCause::NoRoom);
         }
     }
 
@@ -148,13 +150,13 @@ impl Group {
         let as_before = member.protocols == join.protocols
             && self.protocol_type() == Some(join.protocol_type.as_str());
         match self.state {
-            State::Preparing(_) => self.update(now_ms, &id, join),
+            GroupState::Preparing(_) => self.update(now_ms, &id, join),
             // Its last answer may have been lost, or it only asks what there is.
-            State::Completing if as_before => self.tell(now_ms, &join, &id),
-            State::Stable if as_before && !is_leader => self.tell(now_ms, &join, &id),
+            GroupState::Completing if as_before => self.tell(now_ms, &join, &id),
+            GroupState::Stable if as_before && !is_leader => self.tell(now_ms, &join, &id),
             // A leader that joins again has seen something that the others have not.
-            State::Completing | State::Stable => self.update(now_ms, &id, join),
-            State::Empty | State::Dead => return Err(ErrorCode::UnknownMemberId),
+            GroupState::Completing | GroupState::Stable => self.update(now_ms, &id, join),
+            GroupState::Empty | GroupState::Dead => return Err(ErrorCode::UnknownMemberId),
         }
         Ok(())
     }
@@ -163,7 +165,7 @@ impl Group {
         if self.members.is_empty() {
             self.protocol_type = Some(join.protocol_type);
         }
-        if let State::Preparing(preparing) = &mut self.state {
+        if let GroupState::Preparing(preparing) = &mut self.state {
             preparing.grew = true;
         }
         let member = Member {
@@ -184,13 +186,13 @@ impl Group {
             deadline_ms: now_ms.saturating_add(NEW_MEMBER_MS),
         };
         self.insert(member);
-        self.prepare(now_ms, Why::Joined);
+        self.prepare(now_ms, EventCause::Joined);
     }
 
     /// A member joins again, and all others have to.
     fn update(&mut self, now_ms: u64, id: &str, join: Join) {
         self.rejoin(id, join);
-        self.prepare(now_ms, Why::JoinedAgain);
+        self.prepare(now_ms, EventCause::JoinedAgain);
     }
 
     /// Lets a member wait for the next generation.
@@ -242,22 +244,24 @@ impl Group {
         self.rejoin(&id, join);
         self.heard_of(&id, now_ms);
         match self.state {
-            State::Stable if is_unchanged && self.vote() == self.protocol => {
+            GroupState::Stable if is_unchanged && self.vote() == self.protocol => {
                 // What it is assigned does not change, so nobody else need notice. An answer
                 // before the new id is stored would fence it if the node fell.
                 let leader = if may_skip { id.clone() } else { old_leader };
                 let store = self.store(self.record());
                 self.replacing.insert(store, (id, leader));
             }
-            State::Stable | State::Completing => self.prepare(now_ms, Why::CameBack),
-            State::Preparing(_) | State::Empty | State::Dead => {}
+            GroupState::Stable | GroupState::Completing => {
+                self.prepare(now_ms, EventCause::CameBack)
+            }
+            GroupState::Preparing(_) | GroupState::Empty | GroupState::Dead => {}
         }
     }
 
     /// The id of a static member that came back is stored, or not.
     pub(super) fn came_back(&mut self, now_ms: u64, id: &str, leader: &str, stored: bool) {
         // A rebalance that began meanwhile has answered it, or will.
-        if self.state != State::Stable {
+        if self.state != GroupState::Stable {
             return;
         }
         let Some(mut member) = self.take_out(id) else { return };

@@ -22,8 +22,8 @@
 //! - Without events, but for time, a group becomes stable or empty.
 
 use super::{
+    event::GroupEvent,
     member::{JoinAnswer, Member, NEW_MEMBER_BYTES, SyncAnswer, Ticket},
-    notice::Notice,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +53,7 @@ pub(crate) enum Decision {
     Joined(Ticket, JoinAnswer),
     /// Answer this request for an assignment.
     Synced(Ticket, SyncAnswer),
-    /// Store this and call [`Group::stored`].
+    /// Store this and call [`ConsumerGroup::stored`].
     Store(StoreId, GroupRecord),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct StoreId(pub(crate) u64);
 
 /// Where a group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum GroupState {
     /// Nobody is in it.
     Empty,
     /// Members have to join again.
@@ -95,9 +95,9 @@ pub(super) struct Storing {
 
 /// A group.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct ConsumerGroup {
     pub(super) rules: Rules,
-    pub(super) state: State,
+    pub(super) state: GroupState,
     pub(super) generation: i32,
     pub(super) protocol_type: Option<String>,
     pub(super) protocol: Option<String>,
@@ -125,15 +125,15 @@ pub(crate) struct Group {
     /// Nothing is due before this.
     pub(super) alarm_ms: u64,
     decisions: Vec<Decision>,
-    notices: Vec<Notice>,
+    notices: Vec<GroupEvent>,
 }
 
-impl Group {
+impl ConsumerGroup {
     /// A group without members.
     pub(crate) fn new(rules: Rules, now_ms: u64) -> Self {
         Self {
             rules,
-            state: State::Empty,
+            state: GroupState::Empty,
             generation: 0,
             protocol_type: None,
             protocol: None,
@@ -169,7 +169,7 @@ impl Group {
             group.insert(member);
         }
         if !group.members.is_empty() {
-            group.state = State::Stable;
+            group.state = GroupState::Stable;
             group.ensure_leader();
         }
         group
@@ -181,27 +181,27 @@ impl Group {
     }
 
     /// Takes the events since the last call.
-    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
+    pub(crate) fn take_notices(&mut self) -> Vec<GroupEvent> {
         std::mem::take(&mut self.notices)
     }
 
-    /// When [`Group::tick`] is to be called next, at the latest; it may turn out to be too early.
+    /// When [`ConsumerGroup::tick`] is to be called next, at the latest; it may turn out to be too early.
     pub(crate) fn alarm_ms(&self) -> u64 {
         self.alarm_ms
     }
 
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &GroupState {
         &self.state
     }
 
     /// As it is told in answers.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {
-            State::Empty => "Empty",
-            State::Preparing(_) => "PreparingRebalance",
-            State::Completing => "CompletingRebalance",
-            State::Stable => "Stable",
-            State::Dead => "Dead",
+            GroupState::Empty => "Empty",
+            GroupState::Preparing(_) => "PreparingRebalance",
+            GroupState::Completing => "CompletingRebalance",
+            GroupState::Stable => "Stable",
+            GroupState::Dead => "Dead",
         }
     }
 
@@ -243,7 +243,7 @@ impl Group {
 
     /// Nobody is in it, and nobody was promised that it may be.
     pub(crate) fn is_unused(&self) -> bool {
-        self.state == State::Empty && self.promised.is_empty()
+        self.state == GroupState::Empty && self.promised.is_empty()
     }
 
     /// True if its members are consumers, whose metadata name the topics they read.
@@ -262,19 +262,19 @@ impl Group {
 
     /// It is about to be deleted: nobody gets in.
     pub(crate) fn kill(&mut self) {
-        self.state = State::Dead;
+        self.state = GroupState::Dead;
     }
 
     /// It was not deleted after all.
     pub(crate) fn revive(&mut self) {
-        self.state = State::Empty;
+        self.state = GroupState::Empty;
     }
 
     pub(super) fn decide(&mut self, decision: Decision) {
         self.decisions.push(decision);
     }
 
-    pub(super) fn tell_log(&mut self, notice: Notice) {
+    pub(super) fn tell_log(&mut self, notice: GroupEvent) {
         self.notices.push(notice);
     }
 
@@ -377,7 +377,7 @@ impl Group {
         instance: Option<&str>,
         generation: i32,
     ) -> Result<(), ErrorCode> {
-        if self.state == State::Dead {
+        if self.state == GroupState::Dead {
             return Err(ErrorCode::CoordinatorNotAvailable);
         }
         self.check_member(id, instance)?;
@@ -404,7 +404,7 @@ impl Group {
         self.check_generation(id, instance, generation)?;
         self.heard_of(id, now_ms);
         match self.state {
-            State::Preparing(_) => Err(ErrorCode::RebalanceInProgress),
+            GroupState::Preparing(_) => Err(ErrorCode::RebalanceInProgress),
             _ => Ok(()),
         }
     }
@@ -419,12 +419,12 @@ impl Group {
         generation: i32,
         transactional: bool,
     ) -> Result<(), ErrorCode> {
-        if self.state == State::Dead {
+        if self.state == GroupState::Dead {
             return Err(ErrorCode::CoordinatorNotAvailable);
         }
         if generation < 0 {
             let is_nobody = id.is_empty() && instance.is_none();
-            if self.state == State::Empty || (is_nobody && transactional) {
+            if self.state == GroupState::Empty || (is_nobody && transactional) {
                 return Ok(());
             }
             if is_nobody {
@@ -432,7 +432,7 @@ impl Group {
             }
         }
         self.check_generation(id, instance, generation)?;
-        if self.state == State::Completing && !transactional {
+        if self.state == GroupState::Completing && !transactional {
             return Err(ErrorCode::RebalanceInProgress);
         }
         self.heard_of(id, now_ms);

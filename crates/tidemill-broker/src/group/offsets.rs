@@ -7,22 +7,22 @@ use std::collections::BTreeMap;
 use tidemill_wire::groups::{OffsetKey, OffsetRecord};
 
 /// A topic's name, and a partition's number.
-pub(crate) type Place = (String, u32);
+pub(crate) type TopicPartition = (String, u32);
 
 /// The offsets of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offsets {
-    committed: BTreeMap<Place, OffsetRecord>,
+pub(crate) struct GroupOffsets {
+    committed: BTreeMap<TopicPartition, OffsetRecord>,
     /// By producer id.
-    pending: BTreeMap<i64, BTreeMap<Place, OffsetRecord>>,
+    pending: BTreeMap<i64, BTreeMap<TopicPartition, OffsetRecord>>,
 }
 
 /// The key of a place.
-pub(crate) fn key(group: &str, place: &Place) -> OffsetKey {
+pub(crate) fn key(group: &str, place: &TopicPartition) -> OffsetKey {
     OffsetKey { group: group.to_owned(), topic: place.0.clone(), partition: place.1 }
 }
 
-impl Offsets {
+impl GroupOffsets {
     pub(crate) fn is_empty(&self) -> bool {
         self.committed.is_empty() && self.pending.is_empty()
     }
@@ -32,38 +32,38 @@ impl Offsets {
         self.committed.len() + self.pending.values().map(BTreeMap::len).sum::<usize>()
     }
 
-    pub(crate) fn get(&self, place: &Place) -> Option<&OffsetRecord> {
+    pub(crate) fn get(&self, place: &TopicPartition) -> Option<&OffsetRecord> {
         self.committed.get(place)
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&Place, &OffsetRecord)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&TopicPartition, &OffsetRecord)> {
         self.committed.iter()
     }
 
     /// True if an open transaction holds an offset for this partition.
-    pub(crate) fn is_pending(&self, place: &Place) -> bool {
+    pub(crate) fn is_pending(&self, place: &TopicPartition) -> bool {
         self.pending.values().any(|it| it.contains_key(place))
     }
 
     /// Pending offsets, by producer.
-    pub(crate) fn pending(&self) -> &BTreeMap<i64, BTreeMap<Place, OffsetRecord>> {
+    pub(crate) fn pending(&self) -> &BTreeMap<i64, BTreeMap<TopicPartition, OffsetRecord>> {
         &self.pending
     }
 
     /// Pending offsets of one producer's transaction.
-    pub(crate) fn pending_of(&self, producer_id: i64) -> BTreeMap<Place, OffsetRecord> {
+    pub(crate) fn pending_of(&self, producer_id: i64) -> BTreeMap<TopicPartition, OffsetRecord> {
         self.pending.get(&producer_id).cloned().unwrap_or_default()
     }
 
-    pub(crate) fn commit(&mut self, place: Place, record: OffsetRecord) {
+    pub(crate) fn commit(&mut self, place: TopicPartition, record: OffsetRecord) {
         self.committed.insert(place, record);
     }
 
-    pub(crate) fn delete(&mut self, place: &Place) {
+    pub(crate) fn delete(&mut self, place: &TopicPartition) {
         self.committed.remove(place);
     }
 
-    pub(crate) fn stage(&mut self, producer_id: i64, place: Place, record: OffsetRecord) {
+    pub(crate) fn stage(&mut self, producer_id: i64, place: TopicPartition, record: OffsetRecord) {
         self.pending.entry(producer_id).or_default().insert(place, record);
     }
 
@@ -76,7 +76,7 @@ impl Offsets {
     }
 
     /// Places whose offsets may go: committed before `since_ms`, and no transaction holds another.
-    pub(crate) fn older_than(&self, since_ms: u64) -> Vec<Place> {
+    pub(crate) fn older_than(&self, since_ms: u64) -> Vec<TopicPartition> {
         let old = self.committed.iter().filter(|(_, it)| it.since_ms < since_ms);
         old.filter(|(place, _)| !self.is_pending(place)).map(|(place, _)| place.clone()).collect()
     }

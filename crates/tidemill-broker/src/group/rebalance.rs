@@ -1,9 +1,9 @@
 //! The rebalance: members join the next generation within a time limit, and absent ones go.
 
 use super::{
-    machine::{Decision, Group, Preparing, State},
+    event::{EventCause, GroupEvent},
+    machine::{ConsumerGroup, Decision, GroupState, Preparing},
     member::{JoinAnswer, Member, SyncAnswer},
-    notice::{Notice, Why},
 };
 use std::collections::BTreeMap;
 use tidemill_wire::kafka::ErrorCode;
@@ -11,22 +11,22 @@ use tidemill_wire::kafka::ErrorCode;
 /// The shortest pause between two looks at absent static members.
 const STATIC_WAIT_MS_MIN: u64 = 1_000;
 
-impl Group {
+impl ConsumerGroup {
     /// All members have to join again, if they do not have to already.
-    pub(super) fn prepare(&mut self, now_ms: u64, why: Why) {
+    pub(super) fn prepare(&mut self, now_ms: u64, why: EventCause) {
         match self.state {
-            State::Preparing(_) | State::Dead => return,
-            State::Completing => self.refuse_syncs(ErrorCode::RebalanceInProgress),
-            State::Empty | State::Stable => {}
+            GroupState::Preparing(_) | GroupState::Dead => return,
+            GroupState::Completing => self.refuse_syncs(ErrorCode::RebalanceInProgress),
+            GroupState::Empty | GroupState::Stable => {}
         }
-        self.tell_log(Notice::Rebalances(why));
+        self.tell_log(GroupEvent::Rebalances(why));
         self.sync_until_ms = None;
         self.storing = None;
         let rebalance_ms = self.rebalance_ms();
-        let initial = self.state == State::Empty;
+        let initial = self.state == GroupState::Empty;
         let wait_ms = if initial { self.rules.initial_delay_ms } else { rebalance_ms };
         let until_ms = now_ms.saturating_add(wait_ms);
-        self.state = State::Preparing(Preparing {
+        self.state = GroupState::Preparing(Preparing {
             until_ms,
             initial_rest_ms: initial.then(|| rebalance_ms.saturating_sub(wait_ms)),
             grew: false,
@@ -36,7 +36,7 @@ impl Group {
 
     /// Begins the next generation if nobody else is waited for.
     pub(super) fn go_on(&mut self, now_ms: u64) {
-        let State::Preparing(preparing) = &self.state else { return };
+        let GroupState::Preparing(preparing) = &self.state else { return };
         let all = self.joining == self.members.len() && self.promised.is_empty();
         let waits = match preparing.initial_rest_ms {
             None => !all,
@@ -54,14 +54,14 @@ impl Group {
             self.members.values().filter(gone).map(|it| it.id.clone()).collect();
         for id in gone {
             self.take_out(&id);
-            self.tell_log(Notice::Gone(id, Why::DidNotJoin));
+            self.tell_log(GroupEvent::Gone(id, EventCause::DidNotJoin));
         }
         if self.joining == 0 && !self.members.is_empty() {
             // Only static members that have not come back: until one does, or their sessions end.
             let wait_ms = self.rebalance_ms().max(STATIC_WAIT_MS_MIN);
             let until_ms = now_ms.saturating_add(wait_ms);
             self.state =
-                State::Preparing(Preparing { until_ms, initial_rest_ms: None, grew: false });
+                GroupState::Preparing(Preparing { until_ms, initial_rest_ms: None, grew: false });
             self.ring_at(until_ms);
             return;
         }
@@ -72,7 +72,7 @@ impl Group {
         }
         self.elect();
         self.protocol = self.vote();
-        self.state = State::Completing;
+        self.state = GroupState::Completing;
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {
             let answer = self.current(&id);
@@ -91,8 +91,8 @@ impl Group {
     }
 
     fn become_empty(&mut self, now_ms: u64) {
-        self.state = State::Empty;
-        self.tell_log(Notice::Empty);
+        self.state = GroupState::Empty;
+        self.tell_log(GroupEvent::Empty);
         self.protocol = None;
         self.leader = None;
         self.since_ms = now_ms;
@@ -130,9 +130,9 @@ impl Group {
     }
 
     /// Removes a member. Its pending requests are answered with `UNKNOWN_MEMBER_ID`.
-    pub(super) fn remove(&mut self, now_ms: u64, id: &str, why: Why) {
+    pub(super) fn remove(&mut self, now_ms: u64, id: &str, why: EventCause) {
         let Some(member) = self.take_out(id) else { return };
-        self.tell_log(Notice::Gone(id.to_owned(), why));
+        self.tell_log(GroupEvent::Gone(id.to_owned(), why));
         if let Some(ticket) = member.join {
             let answer = JoinAnswer::refused(ErrorCode::UnknownMemberId, "");
             self.decide(Decision::Joined(ticket, answer));
@@ -142,8 +142,8 @@ impl Group {
             self.decide(Decision::Synced(ticket, answer));
         }
         self.ensure_leader();
-        if matches!(self.state, State::Stable | State::Completing) {
-            self.prepare(now_ms, Why::MemberGone);
+        if matches!(self.state, GroupState::Stable | GroupState::Completing) {
+            self.prepare(now_ms, EventCause::MemberGone);
         }
         self.go_on(now_ms);
     }
@@ -155,18 +155,18 @@ impl Group {
         id: &str,
         instance: Option<&str>,
     ) -> Result<(), ErrorCode> {
-        if self.state == State::Dead {
+        if self.state == GroupState::Dead {
             return Err(ErrorCode::CoordinatorNotAvailable);
         }
         if id.is_empty() {
             let id = instance.and_then(|it| self.instances.get(it)).cloned();
             let id = id.ok_or(ErrorCode::UnknownMemberId)?;
-            self.remove(now_ms, &id, Why::Left);
+            self.remove(now_ms, &id, EventCause::Left);
         } else if self.promised.remove(id).is_some() {
             self.go_on(now_ms);
         } else {
             self.check_member(id, instance)?;
-            self.remove(now_ms, id, Why::Left);
+            self.remove(now_ms, id, EventCause::Left);
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Group {
         if self.sync_until_ms.is_some_and(|it| it <= now_ms) {
             self.end_syncs(now_ms);
         }
-        if let State::Preparing(preparing) = &mut self.state
+        if let GroupState::Preparing(preparing) = &mut self.state
             && preparing.until_ms <= now_ms
         {
             let rest_ms = preparing.initial_rest_ms.unwrap_or(0);
@@ -209,7 +209,7 @@ impl Group {
             if !member.is_new && (member.join.is_some() || member.sync.is_some()) {
                 self.heard_of(&id, now_ms);
             } else {
-                self.remove(now_ms, &id, Why::SessionEnded);
+                self.remove(now_ms, &id, EventCause::SessionEnded);
             }
         }
     }
@@ -219,11 +219,11 @@ impl Group {
         self.sync_until_ms = None;
         let late = self.members.values().filter(|it| !it.synced);
         let late: Vec<String> = late.map(|it| it.id.clone()).collect();
-        if late.is_empty() || !matches!(self.state, State::Completing | State::Stable) {
+        if late.is_empty() || !matches!(self.state, GroupState::Completing | GroupState::Stable) {
             return;
         }
-        self.prepare(now_ms, Why::DidNotSync);
-        late.iter().for_each(|id| self.remove(now_ms, id, Why::DidNotSync));
+        self.prepare(now_ms, EventCause::DidNotSync);
+        late.iter().for_each(|id| self.remove(now_ms, id, EventCause::DidNotSync));
     }
 
     /// Finds out when the next thing is due.
@@ -231,7 +231,7 @@ impl Group {
         let sessions = self.members.values().map(|it| it.deadline_ms);
         let promised = self.promised.values().copied();
         let preparing = match &self.state {
-            State::Preparing(preparing) => Some(preparing.until_ms),
+            GroupState::Preparing(preparing) => Some(preparing.until_ms),
             _ => None,
         };
         let all = sessions.chain(promised).chain(preparing).chain(self.sync_until_ms);

@@ -9,24 +9,24 @@
 //! jumps can end a session or make an offset old.
 
 mod commits;
-mod load;
 mod members;
+mod recovery;
 mod removal;
 #[cfg(test)]
 mod tests;
 mod timers;
 
 use super::{
-    machine::{Decision, Group, Rules, StoreId},
+    event::GroupEvent,
+    machine::{ConsumerGroup, Decision, Rules, StoreId},
     member::{JoinAnswer, SyncAnswer, Ticket},
-    notice::Notice,
-    offsets::Offsets,
+    offsets::GroupOffsets,
 };
 use crate::{
     settings::GroupSettings,
-    store::{Batch, Store, StoreError, Table},
+    store::{MetadataStore, StoreBatch, StoreError, StoreTable},
 };
-pub(crate) use commits::{NewOffset, Who};
+pub(crate) use commits::{NewOffset, RequestSender};
 pub(crate) use members::{Joining, Syncing};
 use std::{
     collections::BTreeMap,
@@ -48,11 +48,11 @@ const GROUP_BYTES: usize = 1_024;
 const ALL_FACTOR: usize = 64;
 
 /// All groups.
-pub(crate) struct Groups {
+pub(crate) struct GroupRegistry {
     world: World,
-    store: Arc<Store>,
+    store: Arc<MetadataStore>,
     settings: GroupSettings,
-    cells: RwLock<BTreeMap<String, Arc<Cell>>>,
+    cells: RwLock<BTreeMap<String, Arc<GroupCell>>>,
     alarms: Alarms,
     /// For ids of members.
     random: Mutex<Random>,
@@ -66,24 +66,24 @@ pub(crate) struct Groups {
 }
 
 /// A group with its waiting requests.
-struct Cell {
+struct GroupCell {
     id: String,
-    inner: Mutex<Inner>,
+    inner: Mutex<CellState>,
     /// The store has something of this group, or has not.
     settled: Notify,
 }
 
-struct Inner {
-    group: Group,
-    offsets: Offsets,
+struct CellState {
+    group: ConsumerGroup,
+    offsets: GroupOffsets,
     joins: BTreeMap<Ticket, oneshot::Sender<JoinAnswer>>,
     syncs: BTreeMap<Ticket, oneshot::Sender<SyncAnswer>>,
     next_number: u64,
     /// Keys of offsets that the store was given and has not answered for.
-    writing: BTreeMap<u64, Writing>,
-    /// Its part of [`Groups::offset_count`].
+    writing: BTreeMap<u64, OffsetWrite>,
+    /// Its part of [`GroupRegistry::offset_count`].
     counted: usize,
-    /// Its part of [`Groups::bytes`].
+    /// Its part of [`GroupRegistry::bytes`].
     counted_bytes: usize,
     /// When the alarm is set for.
     alarm_ms: u64,
@@ -92,15 +92,15 @@ struct Inner {
 }
 
 /// Offsets on their way to the store.
-struct Writing {
+struct OffsetWrite {
     /// Of a transaction.
     producer_id: Option<i64>,
-    keys: Vec<(Table, Vec<u8>)>,
+    keys: Vec<(StoreTable, Vec<u8>)>,
 }
 
 /// A group in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct GroupListing {
     pub(crate) id: String,
     pub(crate) protocol_type: String,
     pub(crate) state: &'static str,
@@ -108,7 +108,7 @@ pub(crate) struct Listed {
 
 /// A group with its members.
 #[derive(Clone, Debug)]
-pub(crate) struct Described {
+pub(crate) struct GroupDescription {
     pub(crate) state: &'static str,
     pub(crate) protocol_type: String,
     /// Empty unless the group is stable; so are the metadata of its members.
@@ -130,27 +130,29 @@ fn code_of(error: &StoreError) -> ErrorCode {
 }
 
 /// Writes the events of a group to the node's log.
-fn log(id: &str, group: &mut Group) {
+fn log(id: &str, group: &mut ConsumerGroup) {
     let (generation, members) = (group.generation(), group.members().count());
     for notice in group.take_notices() {
         match notice {
-            Notice::Rebalances(why) => {
+            GroupEvent::Rebalances(why) => {
                 tracing::info!(group = id, generation, members, %why, "a group rebalances");
             }
-            Notice::Gone(member, why) => {
+            GroupEvent::Gone(member, why) => {
                 tracing::info!(group = id, member, %why, "a member of a group is gone");
             }
-            Notice::Stable => tracing::info!(group = id, generation, members, "a group is stable"),
-            Notice::Empty => tracing::info!(group = id, generation, "a group is empty"),
+            GroupEvent::Stable => {
+                tracing::info!(group = id, generation, members, "a group is stable")
+            }
+            GroupEvent::Empty => tracing::info!(group = id, generation, "a group is empty"),
         }
     }
 }
 
-impl Cell {
-    fn new(id: &str, group: Group, offsets: Offsets) -> Arc<Self> {
+impl GroupCell {
+    fn new(id: &str, group: ConsumerGroup, offsets: GroupOffsets) -> Arc<Self> {
         Arc::new(Self {
             id: id.to_owned(),
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(CellState {
                 group,
                 offsets,
                 joins: BTreeMap::new(),
@@ -166,19 +168,19 @@ impl Cell {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, CellState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl CellState {
     fn number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number
     }
 }
 
-impl Groups {
+impl GroupRegistry {
     /// Milliseconds of the node's running time.
     pub(crate) fn now_ms(&self) -> u64 {
         let passed_us = self.world.clock.monotonic_micros().saturating_sub(self.began_us);
@@ -197,16 +199,16 @@ impl Groups {
         &self.settings
     }
 
-    fn cell(&self, id: &str) -> Option<Arc<Cell>> {
+    fn cell(&self, id: &str) -> Option<Arc<GroupCell>> {
         self.cells.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    fn all(&self) -> Vec<Arc<Cell>> {
+    fn all(&self) -> Vec<Arc<GroupCell>> {
         self.cells.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// The group of an id, made if it is not there. None: there are too many.
-    fn cell_or_new(&self, id: &str) -> Option<Arc<Cell>> {
+    fn cell_or_new(&self, id: &str) -> Option<Arc<GroupCell>> {
         if let Some(cell) = self.cell(id) {
             return Some(cell);
         }
@@ -217,8 +219,8 @@ impl Groups {
         if cells.len() >= self.settings.groups || !self.has_room(group_bytes(id)) {
             return None;
         }
-        let group = Group::new(Self::rules(&self.settings), self.now_ms());
-        let cell = Cell::new(id, group, Offsets::default());
+        let group = ConsumerGroup::new(Self::rules(&self.settings), self.now_ms());
+        let cell = GroupCell::new(id, group, GroupOffsets::default());
         cells.insert(id.to_owned(), Arc::clone(&cell));
         Some(cell)
     }
@@ -228,7 +230,7 @@ impl Groups {
     fn with<T>(
         self: &Arc<Self>,
         id: &str,
-        act: impl FnOnce(&Arc<Cell>, &mut Inner, u64) -> T,
+        act: impl FnOnce(&Arc<GroupCell>, &mut CellState, u64) -> T,
     ) -> Option<T> {
         loop {
             let cell = self.cell(id)?;
@@ -243,7 +245,7 @@ impl Groups {
     fn with_new<T>(
         self: &Arc<Self>,
         id: &str,
-        act: impl FnOnce(&Arc<Cell>, &mut Inner, u64) -> T,
+        act: impl FnOnce(&Arc<GroupCell>, &mut CellState, u64) -> T,
     ) -> Option<T> {
         loop {
             let cell = self.cell_or_new(id)?;
@@ -256,9 +258,9 @@ impl Groups {
 
     fn act<T>(
         self: &Arc<Self>,
-        cell: &Arc<Cell>,
-        inner: &mut Inner,
-        act: impl FnOnce(&Arc<Cell>, &mut Inner, u64) -> T,
+        cell: &Arc<GroupCell>,
+        inner: &mut CellState,
+        act: impl FnOnce(&Arc<GroupCell>, &mut CellState, u64) -> T,
     ) -> T {
         let now_ms = self.now_ms();
         let outcome = act(cell, inner, now_ms);
@@ -267,7 +269,7 @@ impl Groups {
     }
 
     /// Carries out the machine's decisions.
-    fn settle(self: &Arc<Self>, cell: &Arc<Cell>, inner: &mut Inner, now_ms: u64) {
+    fn settle(self: &Arc<Self>, cell: &Arc<GroupCell>, inner: &mut CellState, now_ms: u64) {
         loop {
             let decisions = inner.group.take_decisions();
             if decisions.is_empty() {
@@ -286,8 +288,8 @@ impl Groups {
                         }
                     }
                     Decision::Store(id, record) => {
-                        let mut batch = Batch::default();
-                        batch.put(Table::Groups, cell.id.as_str(), record.encode());
+                        let mut batch = StoreBatch::default();
+                        batch.put(StoreTable::Groups, cell.id.as_str(), record.encode());
                         let (groups, of) = (Arc::clone(self), Arc::clone(cell));
                         let notice = move |outcome: Result<(), StoreError>| {
                             groups.stored(&of, id, outcome);
@@ -310,7 +312,7 @@ impl Groups {
     }
 
     /// Counts the bytes of a group after it changed.
-    fn weigh(&self, cell: &Cell, inner: &mut Inner) {
+    fn weigh(&self, cell: &GroupCell, inner: &mut CellState) {
         let bytes = if inner.is_gone { 0 } else { group_bytes(&cell.id) + inner.group.bytes() };
         if bytes != inner.counted_bytes {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -326,19 +328,24 @@ impl Groups {
         more == 0 || all <= one.saturating_mul(ALL_FACTOR)
     }
 
-    fn stored(self: &Arc<Self>, cell: &Arc<Cell>, id: StoreId, outcome: Result<(), StoreError>) {
+    fn stored(
+        self: &Arc<Self>,
+        cell: &Arc<GroupCell>,
+        id: StoreId,
+        outcome: Result<(), StoreError>,
+    ) {
         if let Err(error) = &outcome {
             tracing::warn!(group = cell.id, %error, "a group is not stored");
         }
         let mut inner = cell.lock();
-        let store = |_: &Arc<Cell>, inner: &mut Inner, now_ms| {
+        let store = |_: &Arc<GroupCell>, inner: &mut CellState, now_ms| {
             inner.group.stored(now_ms, id, outcome.is_ok());
         };
         self.act(cell, &mut inner, store);
     }
 
     /// Counts the offsets of a group after they changed.
-    fn count(&self, inner: &mut Inner) {
+    fn count(&self, inner: &mut CellState) {
         let size = inner.offsets.size();
         self.offset_count.fetch_add(size, Ordering::Relaxed);
         self.offset_count.fetch_sub(inner.counted, Ordering::Relaxed);
@@ -346,17 +353,17 @@ impl Groups {
     }
 
     /// Looks at a group's offsets. None: it is not there.
-    pub(crate) fn offsets<T>(&self, id: &str, look: impl FnOnce(&Offsets) -> T) -> Option<T> {
+    pub(crate) fn offsets<T>(&self, id: &str, look: impl FnOnce(&GroupOffsets) -> T) -> Option<T> {
         let cell = self.cell(id)?;
         let inner = cell.lock();
         Some(look(&inner.offsets))
     }
 
     /// All groups, by their ids.
-    pub(crate) fn list(&self) -> Vec<Listed> {
-        let listed = |cell: Arc<Cell>| {
+    pub(crate) fn list(&self) -> Vec<GroupListing> {
+        let listed = |cell: Arc<GroupCell>| {
             let inner = cell.lock();
-            (!inner.is_gone).then(|| Listed {
+            (!inner.is_gone).then(|| GroupListing {
                 id: cell.id.clone(),
                 protocol_type: inner.group.protocol_type().unwrap_or_default().to_owned(),
                 state: inner.group.state_name(),
@@ -366,13 +373,13 @@ impl Groups {
     }
 
     /// A group with its members.
-    pub(crate) fn describe(&self, id: &str) -> Option<Described> {
+    pub(crate) fn describe(&self, id: &str) -> Option<GroupDescription> {
         let cell = self.cell(id)?;
         let inner = cell.lock();
         let group = &inner.group;
-        let is_stable = *group.state() == super::machine::State::Stable;
+        let is_stable = *group.state() == super::machine::GroupState::Stable;
         let protocol = group.protocol().filter(|_| is_stable).unwrap_or_default().to_owned();
-        (!inner.is_gone).then(|| Described {
+        (!inner.is_gone).then(|| GroupDescription {
             state: group.state_name(),
             protocol_type: group.protocol_type().unwrap_or_default().to_owned(),
             members: group.members().cloned().collect(),

@@ -1,9 +1,9 @@
 //! From joined to stable: the leader's assignment is stored and handed out.
 
 use super::{
-    machine::{Decision, Group, State, StoreId, Storing},
+    event::{EventCause, GroupEvent},
+    machine::{ConsumerGroup, Decision, GroupState, StoreId, Storing},
     member::{SyncAnswer, Ticket},
-    notice::{Notice, Why},
 };
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(crate) struct Sync {
     pub(crate) assignments: BTreeMap<String, Bytes>,
 }
 
-impl Group {
+impl ConsumerGroup {
     /// A member asks for its assignment. The leader's request carries all assignments.
     pub(crate) fn sync(&mut self, now_ms: u64, sync: Sync) {
         let ticket = sync.ticket;
@@ -42,15 +42,15 @@ impl Group {
             return Err(ErrorCode::InconsistentGroupProtocol);
         }
         match self.state {
-            State::Empty | State::Dead => return Err(ErrorCode::UnknownMemberId),
-            State::Preparing(_) => return Err(ErrorCode::RebalanceInProgress),
-            State::Stable => {
+            GroupState::Empty | GroupState::Dead => return Err(ErrorCode::UnknownMemberId),
+            GroupState::Preparing(_) => return Err(ErrorCode::RebalanceInProgress),
+            GroupState::Stable => {
                 self.mark_synced(&id);
                 let answer = self.assigned(&id);
                 self.decide(Decision::Synced(sync.ticket, answer));
                 self.heard_of(&id, now_ms);
             }
-            State::Completing => {
+            GroupState::Completing => {
                 let is_leader = self.leader.as_ref() == Some(&id);
                 let bytes: usize = sync.assignments.values().map(Bytes::len).sum();
                 if is_leader && self.bytes + bytes > self.rules.bytes_max {
@@ -93,15 +93,15 @@ impl Group {
                 self.hand_out(now_ms, storing.assignments);
             } else {
                 self.refuse_syncs(ErrorCode::CoordinatorNotAvailable);
-                self.prepare(now_ms, Why::NotStored);
+                self.prepare(now_ms, EventCause::NotStored);
             }
         }
         self.go_on(now_ms);
     }
 
     fn hand_out(&mut self, now_ms: u64, mut assignments: BTreeMap<String, Bytes>) {
-        self.state = State::Stable;
-        self.tell_log(Notice::Stable);
+        self.state = GroupState::Stable;
+        self.tell_log(GroupEvent::Stable);
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {
             let Some(mut member) = self.take_out(&id) else { continue };

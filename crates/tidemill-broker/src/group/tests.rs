@@ -6,7 +6,7 @@ mod statics;
 
 use super::{
     join::Join,
-    machine::{Decision, Group, Rules, StoreId},
+    machine::{ConsumerGroup, Decision, Rules, StoreId},
     member::{JoinAnswer, SyncAnswer, Ticket},
     sync::Sync,
 };
@@ -19,7 +19,7 @@ const REBALANCE_MS: u64 = 60_000;
 
 /// A group on a table, with all that was answered and is to be stored.
 pub(super) struct Stage {
-    pub(super) group: Group,
+    pub(super) group: ConsumerGroup,
     pub(super) now_ms: u64,
     next_ticket: u64,
     next_id: u64,
@@ -59,7 +59,7 @@ impl Stage {
 
     pub(super) fn with(rules: Rules) -> Self {
         Self {
-            group: Group::new(rules, 1_000),
+            group: ConsumerGroup::new(rules, 1_000),
             now_ms: 1_000,
             next_ticket: 0,
             next_id: 0,

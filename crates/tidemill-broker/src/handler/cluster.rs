@@ -53,7 +53,7 @@ pub(crate) async fn describe(
     }
     let (host, port) = broker.advertised();
     let node = DescribeClusterBroker {
-        broker_id: broker.settings.node_id,
+        broker_id: broker.settings.node_id.0,
         host: text(&host),
         port: i32::from(port),
         ..DescribeClusterBroker::default()
@@ -62,7 +62,7 @@ pub(crate) async fn describe(
     DescribeClusterResponseData {
         endpoint_type: BROKERS,
         cluster_id: text(broker.cluster_id()),
-        controller_id: broker.settings.node_id,
+        controller_id: broker.settings.node_id.0,
         brokers: vec![node],
         cluster_authorized_operations: if operations { CLUSTER_OPERATIONS } else { NOT_ASKED },
         ..DescribeClusterResponseData::default()
@@ -76,7 +76,7 @@ pub(crate) async fn quorum(
     request: DescribeQuorumRequestData,
 ) -> DescribeQuorumResponseData {
     let broker = context.broker;
-    let node_id = broker.settings.node_id;
+    let node_id = broker.settings.node_id.0;
     let has_nodes = context.version() >= NODES_FROM_VERSION;
     let unknown = text("the metadata have one partition, `__cluster_metadata` 0");
     let partition = |topic: &KafkaString, partition_index: i32| {

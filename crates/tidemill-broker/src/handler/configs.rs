@@ -3,14 +3,15 @@
 use crate::{
     Broker,
     api::Context,
-    broker_settings::{self, Shown},
-    handler::{once::merge_repeated, topics::no_topic},
+    broker_settings::{self, ShownSetting},
+    handler::{duplicates::merge_repeated, topics::no_topic},
     internal_topic::InternalTopic,
-    refusal::Refusal,
+    refusal::RequestRefusal,
     topic_settings::{Defaults, TOPIC_SETTINGS, Texts, TopicSetting},
 };
 use std::collections::BTreeSet;
 use tidemill_log::{LogError, StreamSpec, is_stream_name};
+use tidemill_types::NodeId;
 use tidemill_wire::kafka::{
     ErrorCode,
     message::{
@@ -33,7 +34,7 @@ const OF_NOTHING: [i8; 3] = [8, 16, 32];
 
 /// Where a value comes from, as the protocol numbers it.
 #[derive(Clone, Copy)]
-enum Source {
+enum ConfigSource {
     Topic = 1,
     Broker = 4,
     BuiltIn = 5,
@@ -53,14 +54,16 @@ pub(crate) async fn describe(
             (keys, _) => *keys = None,
         },
     );
-    let more =
-        More { synonyms: request.include_synonyms, documentation: request.include_documentation };
+    let more = ConfigDetail {
+        synonyms: request.include_synonyms,
+        documentation: request.include_documentation,
+    };
     let one = |asked: DescribeConfigsResource| {
         let outcome = described(context.broker, &asked, more);
         let refusal = outcome.as_ref().err();
         DescribeConfigsResult {
             error_code: refusal.map_or(0, |it| it.code.code()),
-            error_message: refusal.and_then(Refusal::reason),
+            error_message: refusal.and_then(RequestRefusal::reason),
             resource_type: asked.resource_type,
             resource_name: asked.resource_name,
             configs: outcome.unwrap_or_default(),
@@ -73,7 +76,7 @@ pub(crate) async fn describe(
 
 /// Optional parts of each setting in the answer.
 #[derive(Clone, Copy)]
-struct More {
+struct ConfigDetail {
     synonyms: bool,
     documentation: bool,
 }
@@ -81,8 +84,8 @@ struct More {
 fn described(
     broker: &Broker,
     asked: &DescribeConfigsResource,
-    more: More,
-) -> Result<Vec<DescribeConfigsResourceResult>, Refusal> {
+    more: ConfigDetail,
+) -> Result<Vec<DescribeConfigsResourceResult>, RequestRefusal> {
     let name = asked.resource_name.as_str();
     let mut all = match asked.resource_type {
         OF_TOPIC => {
@@ -109,7 +112,7 @@ fn described(
     Ok(all)
 }
 
-fn topic_spec(broker: &Broker, name: &str) -> Result<StreamSpec, Refusal> {
+fn topic_spec(broker: &Broker, name: &str) -> Result<StreamSpec, RequestRefusal> {
     if InternalTopic::named(broker, name).is_some() {
         return Ok(InternalTopic::spec(broker));
     }
@@ -117,7 +120,7 @@ fn topic_spec(broker: &Broker, name: &str) -> Result<StreamSpec, Refusal> {
 }
 
 /// Checks that a topic could have this name.
-fn check_name(name: &str) -> Result<(), Refusal> {
+fn check_name(name: &str) -> Result<(), RequestRefusal> {
     match is_stream_name(name) {
         true => Ok(()),
         false => Err(LogError::Name(name.escape_debug().to_string()).into()),
@@ -125,21 +128,21 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 }
 
 /// True if this node is named. False if all nodes are.
-fn is_this(broker: &Broker, name: &str) -> Result<bool, Refusal> {
-    let id = broker.settings.node_id;
+fn is_this(broker: &Broker, name: &str) -> Result<bool, RequestRefusal> {
+    let NodeId(id) = broker.settings.node_id;
     match name {
         "" => Ok(false),
         _ if name.parse() == Ok(id) => Ok(true),
         _ => {
             let why = format!("this is node {id}: ask it for no other's settings");
-            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+            Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why))
         }
     }
 }
 
-fn no_settings(kind: i8) -> Refusal {
+fn no_settings(kind: i8) -> RequestRefusal {
     let why = format!("resources of type {kind} have no settings: topics (2) and brokers (4) have");
-    Refusal::with(ErrorCode::InvalidRequest, &why)
+    RequestRefusal::with(ErrorCode::InvalidRequest, &why)
 }
 
 /// A topic's value, and where it comes from; after it those that would be in its place if it were
@@ -149,19 +152,19 @@ fn values(
     setting: &'static TopicSetting,
     spec: &StreamSpec,
     texts: &Texts,
-) -> Vec<(&'static str, String, Source)> {
+) -> Vec<(&'static str, String, ConfigSource)> {
     let mut values = Vec::with_capacity(3);
     if texts.contains_key(setting.name) {
-        values.push((setting.name, defaults.value_in(setting, spec), Source::Topic));
+        values.push((setting.name, defaults.value_in(setting, spec), ConfigSource::Topic));
     }
     match broker_settings::topic_default(setting, defaults, stated) {
         Some(it) => {
             if it.is_set {
-                values.push((it.name, it.value, Source::Broker));
+                values.push((it.name, it.value, ConfigSource::Broker));
             }
-            values.push((it.name, it.default, Source::BuiltIn));
+            values.push((it.name, it.default, ConfigSource::BuiltIn));
         }
-        None => values.push((setting.name, defaults.value(setting), Source::BuiltIn)),
+        None => values.push((setting.name, defaults.value(setting), ConfigSource::BuiltIn)),
     }
     values
 }
@@ -171,7 +174,7 @@ fn topic_setting(
     setting: &'static TopicSetting,
     spec: &StreamSpec,
     texts: &Texts,
-    more: More,
+    more: ConfigDetail,
 ) -> DescribeConfigsResourceResult {
     let values = values(broker, setting, spec, texts);
     let (_, value, source) = &values[0];
@@ -188,12 +191,12 @@ fn topic_setting(
     }
 }
 
-fn broker_setting(shown: Shown, more: More) -> DescribeConfigsResourceResult {
+fn broker_setting(shown: ShownSetting, more: ConfigDetail) -> DescribeConfigsResourceResult {
     let mut values = Vec::with_capacity(2);
     if shown.is_set {
-        values.push((shown.name, shown.value, Source::Broker));
+        values.push((shown.name, shown.value, ConfigSource::Broker));
     }
-    values.push((shown.name, shown.default, Source::BuiltIn));
+    values.push((shown.name, shown.default, ConfigSource::BuiltIn));
     let (_, value, source) = &values[0];
     DescribeConfigsResourceResult {
         name: text(shown.name),
@@ -208,8 +211,11 @@ fn broker_setting(shown: Shown, more: More) -> DescribeConfigsResourceResult {
     }
 }
 
-fn synonyms(values: &[(&str, String, Source)], more: More) -> Vec<DescribeConfigsSynonym> {
-    let one = |(name, value, source): &(&str, String, Source)| DescribeConfigsSynonym {
+fn synonyms(
+    values: &[(&str, String, ConfigSource)],
+    more: ConfigDetail,
+) -> Vec<DescribeConfigsSynonym> {
+    let one = |(name, value, source): &(&str, String, ConfigSource)| DescribeConfigsSynonym {
         name: text(name),
         value: Some(text(value)),
         source: *source as i8,

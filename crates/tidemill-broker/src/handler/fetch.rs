@@ -2,12 +2,15 @@
 
 use crate::{
     Broker,
-    answer::{Answer, Begun},
+    answer::{Begun, ResponseFrame},
     api::Context,
     fetch_answer::{TopicAnswer, answer},
-    frame::Charge,
+    frame::MemoryCharge,
     internal_topic::InternalTopic,
-    session::{Asked, FetchTopic, Found, Place, Room, Session, missing},
+    session::{
+        AnswerRoom, DueRecords, FetchPlace, FetchPosition, FetchSession, FetchTopic, SessionEpoch,
+        missing,
+    },
 };
 use bytes::Bytes;
 use std::{sync::atomic::Ordering, time::Duration};
@@ -31,16 +34,16 @@ const LEAST_BYTES: usize = 64 << 10;
 
 /// The state of a connection between fetches without a session.
 #[derive(Default)]
-pub(crate) struct Fetching {
-    plain: Session,
+pub(crate) struct ConnectionFetches {
+    plain: FetchSession,
     /// For `plain`.
-    charge: Option<Charge>,
+    charge: Option<MemoryCharge>,
 }
 
 /// Answers a fetch.
 pub(crate) async fn begin(
     context: &Context<'_>,
-    fetching: &mut Fetching,
+    fetching: &mut ConnectionFetches,
     mut body: Bytes,
 ) -> Result<Begun, MessageError> {
     let mut request = FetchRequestData::read(&mut body, context.version())?;
@@ -48,22 +51,22 @@ pub(crate) async fn begin(
     if context.version() < 7 {
         request.session_epoch = FINAL_EPOCH;
     }
-    let mut how = How::of(context, &request);
+    let mut how = FetchBounds::of(context, &request);
     let broker = context.broker;
     let now_ms = broker.world.clock.monotonic_micros() / 1000;
     let (id, epoch) = (request.session_id, request.session_epoch);
     let (error, session_id, topics) = match epoch {
         FINAL_EPOCH => {
             broker.sessions.remove(id);
-            let Fetching { plain, charge } = fetching;
-            let charge = charge.get_or_insert_with(|| Charge::new(&broker.sessions.others));
+            let ConnectionFetches { plain, charge } = fetching;
+            let charge = charge.get_or_insert_with(|| MemoryCharge::new(&broker.sessions.others));
             let topics = whole(context, (plain, charge), request, &mut how).await;
             (ErrorCode::None, 0, topics)
         }
         INITIAL_EPOCH => {
             broker.sessions.remove(id);
-            let mut session = Session::default();
-            let mut charge = Charge::new(&broker.sessions.others);
+            let mut session = FetchSession::default();
+            let mut charge = MemoryCharge::new(&broker.sessions.others);
             let topics = whole(context, (&mut session, &mut charge), request, &mut how).await;
             let id = broker.new_session_id();
             let max = broker.settings.limits.fetch_sessions;
@@ -71,7 +74,7 @@ pub(crate) async fn begin(
                 && broker.sessions.add(id, (session, by_id(context)), now_ms, max).is_some();
             (ErrorCode::None, if kept { id } else { 0 }, topics)
         }
-        _ => match broker.sessions.next(id, epoch, by_id(context), now_ms) {
+        _ => match broker.sessions.next(SessionEpoch { id, epoch }, by_id(context), now_ms) {
             Err(error) => (error, 0, Vec::new()),
             Ok(session) => {
                 let mut session = session.lock().await;
@@ -104,20 +107,20 @@ pub(crate) async fn begin(
     counts.fetched_records.fetch_add(partitions().map(|it| it.records()).sum(), Ordering::Relaxed);
     let answer = answer(context.head, error, session_id, topics);
     let charge = Some(how.charge);
-    Ok(Begun::Now(Answer { charge, ..answer.unwrap_or_default() }))
+    Ok(Begun::Now(ResponseFrame { charge, ..answer.unwrap_or_default() }))
 }
 
 /// The limits of one fetch: time, bytes, memory.
-struct How {
+struct FetchBounds {
     committed: bool,
     min_bytes: usize,
     room_bytes: usize,
     end: Instant,
     /// The charge for the records found.
-    charge: Charge,
+    charge: MemoryCharge,
 }
 
-impl How {
+impl FetchBounds {
     fn of(context: &Context<'_>, request: &FetchRequestData) -> Self {
         let most = usize::try_from(context.broker.settings.limits.fetch_bytes.0);
         let asked = usize::try_from(request.max_bytes).unwrap_or(0);
@@ -126,7 +129,7 @@ impl How {
             committed: request.isolation_level == 1,
             min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
             room_bytes: asked.min(most.unwrap_or(usize::MAX)),
-            charge: Charge::new(&context.broker.answers),
+            charge: MemoryCharge::new(&context.broker.answers),
             end: Instant::now() + Duration::from_millis(wait_ms),
         }
     }
@@ -136,9 +139,9 @@ impl How {
 /// once, and nothing of it is kept.
 async fn whole(
     context: &Context<'_>,
-    (session, charge): (&mut Session, &mut Charge),
+    (session, charge): (&mut FetchSession, &mut MemoryCharge),
     request: FetchRequestData,
-    how: &mut How,
+    how: &mut FetchBounds,
 ) -> Vec<TopicAnswer> {
     ask(context, session, &request, true);
     drop(request);
@@ -154,7 +157,7 @@ async fn whole(
     session.fill(&mut found);
     let topics = session.tell(found, true);
     if !has_room {
-        *session = Session::default();
+        *session = FetchSession::default();
         charge.set(0);
     }
     topics
@@ -165,7 +168,7 @@ fn by_id(context: &Context<'_>) -> bool {
     context.version() >= IDS_FROM_VERSION
 }
 
-fn place(context: &Context<'_>, name: &KafkaString, id: KafkaUuid, partition: i32) -> Place {
+fn place(context: &Context<'_>, name: &KafkaString, id: KafkaUuid, partition: i32) -> FetchPlace {
     if by_id(context) {
         (id, KafkaString::from_static(""), partition)
     } else {
@@ -174,7 +177,12 @@ fn place(context: &Context<'_>, name: &KafkaString, id: KafkaUuid, partition: i3
 }
 
 /// Takes over the partitions of a request. `is_whole`: they replace all others.
-fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData, is_whole: bool) {
+fn ask(
+    context: &Context<'_>,
+    session: &mut FetchSession,
+    request: &FetchRequestData,
+    is_whole: bool,
+) {
     let broker = context.broker;
     session.begin_round(is_whole);
     for asked in &request.topics {
@@ -186,8 +194,8 @@ fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData,
     }
 }
 
-fn asked_of(partition: &FetchPartition) -> Asked {
-    Asked {
+fn asked_of(partition: &FetchPartition) -> FetchPosition {
+    FetchPosition {
         offset: partition.fetch_offset,
         max_bytes: usize::try_from(partition.partition_max_bytes).unwrap_or(0),
         leader_epoch: partition.current_leader_epoch,
@@ -195,7 +203,7 @@ fn asked_of(partition: &FetchPartition) -> Asked {
 }
 
 /// The topic of a place, by its id or its name.
-fn find(broker: &Broker, place: &Place) -> Result<FetchTopic, ErrorCode> {
+fn find(broker: &Broker, place: &FetchPlace) -> Result<FetchTopic, ErrorCode> {
     let (id, name, _) = place;
     let (topic, internal) = if *id == KafkaUuid::ZERO {
         (broker.topic(name.as_str()), InternalTopic::named(broker, name.as_str()))
@@ -211,9 +219,9 @@ fn find(broker: &Broker, place: &Place) -> Result<FetchTopic, ErrorCode> {
 
 /// Reads until there are enough bytes, more than fits, an error, or no time left. While it waits it
 /// holds no records.
-async fn wait(session: &mut Session, how: &mut How) -> Found {
+async fn wait(session: &mut FetchSession, how: &mut FetchBounds) -> DueRecords {
     let wake = session.wake();
-    let mut found = look(session, how, Found::default()).await;
+    let mut found = look(session, how, DueRecords::default()).await;
     while found.bytes < how.min_bytes && !found.failed && !found.full && session.len() > 0 {
         session.wait_for_more(&found);
         found.let_go();
@@ -234,11 +242,11 @@ async fn wait(session: &mut Session, how: &mut How) -> Found {
 }
 
 /// Reads due partitions once there is memory for their records.
-async fn look(session: &mut Session, how: &mut How, before: Found) -> Found {
+async fn look(session: &mut FetchSession, how: &mut FetchBounds, before: DueRecords) -> DueRecords {
     loop {
         let bytes = how.charge.set_most(how.room_bytes, LEAST_BYTES);
         if bytes > 0 || how.room_bytes == 0 {
-            let found = session.look(Room { bytes }, before);
+            let found = session.look(AnswerRoom { bytes }, before);
             how.charge.force(found.bytes);
             return found;
         }

@@ -1,11 +1,11 @@
 //! Consumer groups: requests of members and of administrators. This node coordinates all groups.
 
-use super::{cluster::NOT_ASKED, once::once};
+use super::{cluster::NOT_ASKED, duplicates::remove_repeated};
 use crate::{
     api::Context,
     group::{
         member::{JoinAnswer, Member},
-        registry::{Joining, Syncing, Who},
+        registry::{Joining, RequestSender, Syncing},
     },
 };
 use std::collections::BTreeSet;
@@ -49,14 +49,14 @@ pub(crate) async fn find(
     context: &Context<'_>,
     mut request: FindCoordinatorRequestData,
 ) -> FindCoordinatorResponseData {
-    once(&mut request.coordinator_keys, KafkaString::clone);
+    remove_repeated(&mut request.coordinator_keys, KafkaString::clone);
     let (host, port) = context.broker.advertised();
     let is_known = KEY_TYPES.contains(&request.key_type);
     let error = if is_known { ErrorCode::None } else { ErrorCode::InvalidRequest };
     let why = (!is_known).then(|| text("there are coordinators of groups and transactions alone"));
     let node = Coordinator {
         key: KafkaString::default(),
-        node_id: if is_known { context.broker.settings.node_id } else { -1 },
+        node_id: if is_known { context.broker.settings.node_id.0 } else { -1 },
         host: if is_known { text(&host) } else { KafkaString::default() },
         port: if is_known { i32::from(port) } else { -1 },
         error_code: error.code(),
@@ -132,7 +132,7 @@ pub(crate) async fn sync(
     context: &Context<'_>,
     request: SyncGroupRequestData,
 ) -> SyncGroupResponseData {
-    let who = Who {
+    let who = RequestSender {
         group: owned(&request.group_id),
         member_id: owned(&request.member_id),
         instance: maybe(request.group_instance_id.as_ref()),
@@ -164,7 +164,7 @@ pub(crate) async fn heartbeat(
     context: &Context<'_>,
     request: HeartbeatRequestData,
 ) -> HeartbeatResponseData {
-    let who = Who {
+    let who = RequestSender {
         group: owned(&request.group_id),
         member_id: owned(&request.member_id),
         instance: maybe(request.group_instance_id.as_ref()),
@@ -178,7 +178,7 @@ pub(crate) async fn heartbeat(
 
 /// A member of a group of the newer protocol (KIP-848), which is not there. It is told so, and not
 /// left to find no such request: librdkafka waits for one without a word.
-pub(crate) async fn beat_anew(
+pub(crate) async fn refuse_consumer_heartbeat(
     _: &Context<'_>,
     _: ConsumerGroupHeartbeatRequestData,
 ) -> ConsumerGroupHeartbeatResponseData {
@@ -253,7 +253,7 @@ pub(crate) async fn describe(
     context: &Context<'_>,
     mut request: DescribeGroupsRequestData,
 ) -> DescribeGroupsResponseData {
-    once(&mut request.groups, KafkaString::clone);
+    remove_repeated(&mut request.groups, KafkaString::clone);
     let operations =
         if request.include_authorized_operations { GROUP_OPERATIONS } else { NOT_ASKED };
     let version = context.version();
@@ -306,7 +306,7 @@ pub(crate) async fn delete(
     context: &Context<'_>,
     mut request: DeleteGroupsRequestData,
 ) -> DeleteGroupsResponseData {
-    once(&mut request.groups_names, KafkaString::clone);
+    remove_repeated(&mut request.groups_names, KafkaString::clone);
     let mut results = Vec::with_capacity(request.groups_names.len());
     for group_id in request.groups_names {
         let outcome = context.broker.groups.delete(group_id.as_str()).await;

@@ -2,7 +2,7 @@
 
 use crate::{
     api::Context,
-    intake::Room,
+    chunk_check::InflateRoom,
     internal_topic::{INTERNAL_OFFSET, InternalTopic, is_internal_partition},
     partition::{FIRST_LEADER_EPOCH, Partition, Timed, check_leader_epoch},
 };
@@ -28,10 +28,10 @@ const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 
 /// Offset and its timestamp in milliseconds; -1 where there is none.
-type Outcome = Result<(i64, i64), ErrorCode>;
+type OffsetOutcome = Result<(i64, i64), ErrorCode>;
 
 /// A partition and its answer. None: its records must be searched first.
-type Told = (i32, Option<Outcome>);
+type PartitionOutcome = (i32, Option<OffsetOutcome>);
 
 /// Answers for each partition.
 pub(crate) async fn answer(
@@ -43,8 +43,8 @@ pub(crate) async fn answer(
     let has_epoch = context.version() >= 4;
     let committed = request.isolation_level == 1;
     let twice = named_twice(&request);
-    let mut looks: Vec<Look> = Vec::new();
-    let mut topics: Vec<(KafkaString, Vec<Told>)> = Vec::new();
+    let mut looks: Vec<TimeSearch> = Vec::new();
+    let mut topics: Vec<(KafkaString, Vec<PartitionOutcome>)> = Vec::new();
     for asked in request.topics {
         let topic = broker.topic(asked.name.as_str());
         let is_internal = InternalTopic::named(broker, asked.name.as_str()).is_some();
@@ -57,7 +57,7 @@ pub(crate) async fn answer(
                     Some(Err(ErrorCode::UnknownLeaderEpoch))
                 }
                 Some(partition) if it.timestamp >= 0 || it.timestamp == MAX_TIMESTAMP => {
-                    looks.push(Look { partition, timestamp: it.timestamp, committed });
+                    looks.push(TimeSearch { partition, timestamp: it.timestamp, committed });
                     None
                 }
                 Some(partition) => Some(offset(&partition, it.timestamp, committed)),
@@ -72,9 +72,9 @@ pub(crate) async fn answer(
         topics.push((asked.name, partitions));
     }
     // Records are looked at, and they may be on the disk.
-    let mut found = broker.inflating.each(looks, Look::outcome).await.into_iter();
-    let topic = |(name, partitions): (KafkaString, Vec<Told>)| {
-        let one = |(index, outcome): Told| {
+    let mut found = broker.inflating.each(looks, TimeSearch::outcome).await.into_iter();
+    let topic = |(name, partitions): (KafkaString, Vec<PartitionOutcome>)| {
+        let one = |(index, outcome): PartitionOutcome| {
             let outcome = outcome.or_else(|| found.next());
             told(index, outcome.expect("each look has its answer"), has_epoch)
         };
@@ -86,14 +86,14 @@ pub(crate) async fn answer(
 }
 
 /// A partition whose records are looked at.
-struct Look {
+struct TimeSearch {
     partition: Arc<Partition>,
     timestamp: i64,
     committed: bool,
 }
 
-impl Look {
-    fn outcome(&self, room: Room) -> Timed {
+impl TimeSearch {
+    fn outcome(&self, room: InflateRoom) -> Timed {
         match (end(&self.partition, self.committed), self.timestamp) {
             (Err(error), _) => Ok(Err(error)),
             (Ok(end), MAX_TIMESTAMP) => self.partition.max_timestamp(end, room),
@@ -125,7 +125,7 @@ fn end(partition: &Partition, committed: bool) -> Result<i64, ErrorCode> {
     }
 }
 
-fn offset(partition: &Partition, timestamp: i64, committed: bool) -> Outcome {
+fn offset(partition: &Partition, timestamp: i64, committed: bool) -> OffsetOutcome {
     match timestamp {
         LATEST => Ok((end(partition, committed)?, -1)),
         EARLIEST | EARLIEST_LOCAL => Ok((partition.streamlet.start_offset(), -1)),
@@ -135,7 +135,7 @@ fn offset(partition: &Partition, timestamp: i64, committed: bool) -> Outcome {
 }
 
 /// The answer for a partition of an internal topic, which has no records.
-fn internal_offset(timestamp: i64) -> Outcome {
+fn internal_offset(timestamp: i64) -> OffsetOutcome {
     match timestamp {
         LATEST | EARLIEST | EARLIEST_LOCAL => Ok((INTERNAL_OFFSET, -1)),
         LATEST_TIERED | MAX_TIMESTAMP | 0.. => Ok((-1, -1)),
@@ -143,7 +143,7 @@ fn internal_offset(timestamp: i64) -> Outcome {
     }
 }
 
-fn told(index: i32, outcome: Outcome, has_epoch: bool) -> ListOffsetsPartitionResponse {
+fn told(index: i32, outcome: OffsetOutcome, has_epoch: bool) -> ListOffsetsPartitionResponse {
     let error = outcome.as_ref().err().copied().unwrap_or(ErrorCode::None);
     let (offset, timestamp) = outcome.unwrap_or((-1, -1));
     ListOffsetsPartitionResponse {

@@ -1,6 +1,6 @@
 //! The folder of the log: the size of each partition, and the space on its disk.
 
-use crate::{Broker, api::Context, handler::blocking, topic::Topic};
+use crate::{Broker, api::Context, handler::thread_pool, topic::Topic};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -23,7 +23,7 @@ pub(crate) async fn describe(
     request: DescribeLogDirsRequestData,
 ) -> DescribeLogDirsResponseData {
     let broker = Arc::clone(context.broker);
-    let result = blocking::run(move || describe_folder(&broker, &request)).await;
+    let result = thread_pool::run(move || describe_folder(&broker, &request)).await;
     DescribeLogDirsResponseData { results: vec![result], ..DescribeLogDirsResponseData::default() }
 }
 

@@ -4,10 +4,10 @@ use crate::{
     Broker,
     api::Context,
     handler::{
-        blocking,
         cluster::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS},
-        once::once,
-        twins::Twins,
+        duplicates::remove_repeated,
+        name_collision::NameCollisions,
+        thread_pool,
     },
     internal_topic::{INTERNAL_PARTITIONS, InternalTopic},
     partition::FIRST_LEADER_EPOCH,
@@ -40,7 +40,7 @@ pub(crate) async fn answer(
     let broker = context.broker;
     let (host, port) = broker.advertised();
     let node = MetadataResponseBroker {
-        node_id: broker.settings.node_id,
+        node_id: broker.settings.node_id.0,
         host: text(&host),
         port: i32::from(port),
         ..MetadataResponseBroker::default()
@@ -74,7 +74,7 @@ pub(crate) async fn answer(
                 asked.iter_mut().filter(|it| is_by_id(it)).for_each(|it| it.name = None);
             }
             // Each is answered once, with all of its partitions, however often it is named.
-            once(&mut asked, |it| match &it.name {
+            remove_repeated(&mut asked, |it| match &it.name {
                 // Its id does not count then.
                 Some(name) => (Some(name.clone()), KafkaUuid::ZERO),
                 None => (None, it.topic_id),
@@ -87,7 +87,7 @@ pub(crate) async fn answer(
     MetadataResponseData {
         brokers: vec![node],
         cluster_id: Some(text(broker.cluster_id())),
-        controller_id: broker.settings.node_id,
+        controller_id: broker.settings.node_id.0,
         topics,
         cluster_authorized_operations: of_cluster,
         ..MetadataResponseData::default()
@@ -113,7 +113,7 @@ async fn make(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) -> Made {
     }
     let broker = Arc::clone(broker);
     let make = move || {
-        let mut twins = Twins::of(&broker, names.iter().map(String::as_str));
+        let mut twins = NameCollisions::of(&broker, names.iter().map(String::as_str));
         let made = names.into_iter().map(|name| {
             if twins.check(&name).is_err() {
                 return (name.clone(), Err(LogError::Name(name)));
@@ -124,7 +124,7 @@ async fn make(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) -> Made {
         });
         made.collect()
     };
-    blocking::run(make).await
+    thread_pool::run(make).await
 }
 
 fn one(
@@ -190,7 +190,7 @@ fn found(broker: &Broker, topic: &Topic, operations: i32) -> MetadataResponseTop
 
 /// Partitions from 0 on, all led by this node.
 fn partitions(broker: &Broker, count: i32) -> Vec<MetadataResponsePartition> {
-    let node = broker.settings.node_id;
+    let node = broker.settings.node_id.0;
     let partition = |index: i32| MetadataResponsePartition {
         partition_index: index,
         leader_id: node,

@@ -4,13 +4,14 @@ use crate::{
     Broker,
     api::Context,
     group::{
-        offsets::{Offsets, Place},
-        registry::{NewOffset, Who},
+        offsets::{GroupOffsets, TopicPartition},
+        registry::{NewOffset, RequestSender},
     },
-    handler::once::{merge_repeated, partitions_once},
+    handler::duplicates::{merge_repeated, remove_repeated_partitions},
     internal_topic::{INTERNAL_PARTITIONS, InternalTopic},
     topic::{Topic, stream_id_of},
 };
+use tidemill_types::{LeaderEpoch, Offset};
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, KafkaUuid,
     message::{
@@ -29,15 +30,22 @@ const BY_ID_VERSION: i16 = 10;
 /// Several groups are asked for from this version on. (KIP-709.)
 const GROUPS_VERSION: i16 = 8;
 
+/// A position that a client commits, and the leader epoch of the last record before it.
+pub(crate) struct CommittedPosition {
+    pub(crate) offset: Offset,
+    /// -1 if the client does not know it.
+    pub(crate) leader_epoch: LeaderEpoch,
+}
+
 /// Checks an offset to be committed for a partition, all but its group. `topic` is the one that the
 /// name or the id stands for.
 pub(crate) fn new_offset(
     context: &Context<'_>,
     topic: Result<&CommitTopic, ErrorCode>,
     partition: i32,
-    (offset, leader_epoch): (i64, i32),
+    position: CommittedPosition,
     metadata: Option<&KafkaString>,
-) -> Result<(Place, NewOffset), ErrorCode> {
+) -> Result<(TopicPartition, NewOffset), ErrorCode> {
     let topic = topic?;
     let place = place(topic, partition)?;
     let metadata = metadata.map_or("", KafkaString::as_str);
@@ -45,6 +53,8 @@ pub(crate) fn new_offset(
         return Err(ErrorCode::OffsetMetadataTooLarge);
     }
     let topic_id = stream_id_of(topic.id).0;
+    let CommittedPosition { offset, leader_epoch } = position;
+    let (offset, leader_epoch) = (offset.0, leader_epoch.0);
     Ok((place, NewOffset { offset, leader_epoch, topic_id, metadata: metadata.to_owned() }))
 }
 
@@ -79,7 +89,7 @@ impl CommitTopic {
     }
 }
 
-fn place(topic: &CommitTopic, partition: i32) -> Result<Place, ErrorCode> {
+fn place(topic: &CommitTopic, partition: i32) -> Result<TopicPartition, ErrorCode> {
     let number = u32::try_from(partition).ok().filter(|_| partition < topic.partitions);
     let number = number.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     Ok((topic.name.clone(), number))
@@ -103,7 +113,7 @@ pub(crate) async fn commit(
     context: &Context<'_>,
     request: OffsetCommitRequestData,
 ) -> OffsetCommitResponseData {
-    let who = Who {
+    let who = RequestSender {
         group: request.group_id.as_str().to_owned(),
         member_id: request.member_id.as_str().to_owned(),
         instance: request.group_instance_id.as_ref().map(|it| it.as_str().to_owned()),
@@ -116,7 +126,10 @@ pub(crate) async fn commit(
         let mut partitions = Vec::with_capacity(asked.partitions.len());
         for it in asked.partitions {
             let topic = topic.as_ref().map_err(|error| *error);
-            let committed = (it.committed_offset, it.committed_leader_epoch);
+            let committed = CommittedPosition {
+                offset: Offset(it.committed_offset),
+                leader_epoch: LeaderEpoch(it.committed_leader_epoch),
+            };
             let metadata = it.committed_metadata.as_ref();
             let checked = new_offset(context, topic, it.partition_index, committed, metadata);
             let error = checked.as_ref().err().copied();
@@ -164,7 +177,11 @@ pub(crate) async fn fetch(
     let topics = match request.topics {
         None => all(context, group, stable),
         Some(mut topics) => {
-            partitions_once(&mut topics, |it| it.name.clone(), |it| &mut it.partition_indexes);
+            remove_repeated_partitions(
+                &mut topics,
+                |it| it.name.clone(),
+                |it| &mut it.partition_indexes,
+            );
             let topics = topics.into_iter();
             topics
                 .map(|it| {
@@ -177,7 +194,7 @@ pub(crate) async fn fetch(
                 .collect()
         }
     };
-    let older = |it: Told| OffsetFetchResponsePartition {
+    let older = |it: FetchedOffset| OffsetFetchResponsePartition {
         partition_index: it.partition,
         committed_offset: it.offset,
         committed_leader_epoch: it.leader_epoch,
@@ -194,7 +211,7 @@ pub(crate) async fn fetch(
 }
 
 /// The answer for a partition's offset.
-struct Told {
+struct FetchedOffset {
     partition: i32,
     offset: i64,
     leader_epoch: i32,
@@ -202,14 +219,14 @@ struct Told {
     error: ErrorCode,
 }
 
-impl Told {
+impl FetchedOffset {
     /// There is none.
     fn none(partition: i32, error: ErrorCode) -> Self {
         Self { partition, offset: -1, leader_epoch: -1, metadata: String::new(), error }
     }
 }
 
-type ToldTopic = (KafkaString, KafkaUuid, Vec<Told>);
+type FetchedTopic = (KafkaString, KafkaUuid, Vec<FetchedOffset>);
 
 fn fetched(
     context: &Context<'_>,
@@ -217,11 +234,11 @@ fn fetched(
     stable: bool,
 ) -> OffsetFetchResponseGroup {
     let group = asked.group_id.as_str();
-    let topics: Vec<ToldTopic> = match asked.topics {
+    let topics: Vec<FetchedTopic> = match asked.topics {
         None => all(context, group, stable),
         Some(mut topics) => {
             let key = |it: &OffsetFetchRequestTopics| (it.name.clone(), it.topic_id);
-            partitions_once(&mut topics, key, |it| &mut it.partition_indexes);
+            remove_repeated_partitions(&mut topics, key, |it| &mut it.partition_indexes);
             let topics = topics.into_iter();
             topics
                 .map(|it| {
@@ -229,7 +246,8 @@ fn fetched(
                     let topic = topic(context, &it.name, it.topic_id);
                     let told = match &topic {
                         Err(ErrorCode::UnknownTopicId) => {
-                            let none = |it: &i32| Told::none(*it, ErrorCode::UnknownTopicId);
+                            let none =
+                                |it: &i32| FetchedOffset::none(*it, ErrorCode::UnknownTopicId);
                             partitions.iter().map(none).collect()
                         }
                         Ok(topic) => {
@@ -242,7 +260,7 @@ fn fetched(
                 .collect()
         }
     };
-    let newer = |it: Told| OffsetFetchResponsePartitions {
+    let newer = |it: FetchedOffset| OffsetFetchResponsePartitions {
         partition_index: it.partition,
         committed_offset: it.offset,
         committed_leader_epoch: it.leader_epoch,
@@ -273,61 +291,62 @@ fn some(
     topic: Option<&CommitTopic>,
     partitions: &[i32],
     stable: bool,
-) -> Vec<Told> {
-    let look = |offsets: &Offsets| {
+) -> Vec<FetchedOffset> {
+    let look = |offsets: &GroupOffsets| {
         partitions.iter().map(|it| told(offsets, name, topic, *it, stable)).collect()
     };
-    let none = || partitions.iter().map(|it| Told::none(*it, ErrorCode::None)).collect();
+    let none = || partitions.iter().map(|it| FetchedOffset::none(*it, ErrorCode::None)).collect();
     context.broker.groups.offsets(group, look).unwrap_or_else(none)
 }
 
 fn told(
-    offsets: &Offsets,
+    offsets: &GroupOffsets,
     name: &str,
     topic: Option<&CommitTopic>,
     partition: i32,
     stable: bool,
-) -> Told {
+) -> FetchedOffset {
     let Ok(number) = u32::try_from(partition) else {
-        return Told::none(partition, ErrorCode::None);
+        return FetchedOffset::none(partition, ErrorCode::None);
     };
     let place = (name.to_owned(), number);
     if stable && offsets.is_pending(&place) {
-        return Told::none(partition, ErrorCode::UnstableOffsetCommit);
+        return FetchedOffset::none(partition, ErrorCode::UnstableOffsetCommit);
     }
     let id = topic.map(|it| stream_id_of(it.id).0);
     match offsets.get(&place) {
         // An offset of a topic that was deleted is none of the one that has its name now.
-        Some(record) if id.is_none_or(|it| it == record.topic_id) => Told {
+        Some(record) if id.is_none_or(|it| it == record.topic_id) => FetchedOffset {
             partition,
             offset: record.offset,
             leader_epoch: record.leader_epoch,
             metadata: record.metadata.clone(),
             error: ErrorCode::None,
         },
-        _ => Told::none(partition, ErrorCode::None),
+        _ => FetchedOffset::none(partition, ErrorCode::None),
     }
 }
 
 /// All offsets of a group.
-fn all(context: &Context<'_>, group: &str, stable: bool) -> Vec<ToldTopic> {
+fn all(context: &Context<'_>, group: &str, stable: bool) -> Vec<FetchedTopic> {
     let broker = context.broker;
-    let look = |offsets: &Offsets| {
-        let mut places: Vec<Place> = offsets.all().map(|(place, _)| place.clone()).collect();
+    let look = |offsets: &GroupOffsets| {
+        let mut places: Vec<TopicPartition> =
+            offsets.all().map(|(place, _)| place.clone()).collect();
         if stable {
             let held = offsets.pending().values().flat_map(|it| it.keys().cloned());
             places.extend(held);
         }
         places.sort();
         places.dedup();
-        let mut topics: Vec<ToldTopic> = Vec::new();
+        let mut topics: Vec<FetchedTopic> = Vec::new();
         for of_topic in places.chunk_by(|a, b| a.0 == b.0) {
             let name = &of_topic[0].0;
             let topic = CommitTopic::named(broker, name).ok();
             if topic.is_none() && context.version() >= BY_ID_VERSION {
                 continue;
             }
-            let partition = |it: &Place| {
+            let partition = |it: &TopicPartition| {
                 let number = i32::try_from(it.1).unwrap_or(i32::MAX);
                 told(offsets, name, topic.as_ref(), number, stable)
             };

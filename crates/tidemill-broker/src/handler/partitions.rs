@@ -4,13 +4,13 @@ use crate::{
     Broker,
     api::Context,
     handler::{
-        blocking,
         cluster::TOPIC_OPERATIONS,
+        thread_pool,
         topics::{REPLICAS, positive, twice},
     },
     internal_topic::{INTERNAL_PARTITIONS, InternalTopic},
     partition::FIRST_LEADER_EPOCH,
-    refusal::Refusal,
+    refusal::RequestRefusal,
 };
 use std::{collections::BTreeSet, sync::Arc};
 use tidemill_log::{LogError, StreamSpec};
@@ -34,7 +34,7 @@ pub(crate) async fn create(
     request: CreatePartitionsRequestData,
 ) -> CreatePartitionsResponseData {
     let broker = Arc::clone(context.broker);
-    let results = blocking::run(move || {
+    let results = thread_pool::run(move || {
         let twice = twice(request.topics.iter().map(|it| it.name.as_bytes()));
         let mut told = BTreeSet::new();
         let one = |asked: &CreatePartitionsTopic| {
@@ -42,7 +42,7 @@ pub(crate) async fn create(
                 create_one(&broker, asked, request.validate_only)
             } else if told.insert(asked.name.as_str().to_owned()) {
                 let why = "the request names this topic more than once";
-                Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+                Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why))
             } else {
                 return None;
             };
@@ -64,7 +64,7 @@ fn create_one(
     broker: &Broker,
     asked: &CreatePartitionsTopic,
     validate_only: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), RequestRefusal> {
     let name = asked.name.as_str();
     if let Some(internal) = InternalTopic::named(broker, name) {
         return Err(internal.refusal());
@@ -76,13 +76,13 @@ fn create_one(
     let (has, streamlets) = (spec.streamlets, positive(asked.count)?);
     if streamlets <= has {
         let why = format!("it has {has} partitions: {streamlets} are not more");
-        return Err(Refusal::with(ErrorCode::InvalidPartitions, &why));
+        return Err(RequestRefusal::with(ErrorCode::InvalidPartitions, &why));
     }
     if let Some(assignments) = &asked.assignments {
-        let of_here = assignments.iter().all(|it| it.broker_ids == [broker.settings.node_id]);
+        let of_here = assignments.iter().all(|it| it.broker_ids == [broker.settings.node_id.0]);
         if assignments.len() != (streamlets - has) as usize || !of_here {
             let why = "assign each new partition, and no other, to this node alone";
-            return Err(Refusal::with(ErrorCode::InvalidReplicaAssignment, &why));
+            return Err(RequestRefusal::with(ErrorCode::InvalidReplicaAssignment, &why));
         }
     }
     let spec = StreamSpec { streamlets, ..spec };
@@ -96,31 +96,31 @@ fn create_one(
 }
 
 /// Checks that the log may have this many more partitions.
-pub(crate) fn check_room(broker: &Broker, more: u32) -> Result<(), Refusal> {
-    Room::of(broker).take(more)
+pub(crate) fn check_room(broker: &Broker, more: u32) -> Result<(), RequestRefusal> {
+    PartitionRoom::of(broker).take(more)
 }
 
 /// The count of partitions in the log, and its bound.
-pub(crate) struct Room {
+pub(crate) struct PartitionRoom {
     all: u64,
     max: u32,
 }
 
-impl Room {
+impl PartitionRoom {
     pub(crate) fn of(broker: &Broker) -> Self {
         let all = broker.log.list().iter().map(|it| u64::from(it.spec().streamlets)).sum();
         Self { all, max: broker.log.options().streamlets_max }
     }
 
     /// Counts `more` partitions, if they are allowed.
-    pub(crate) fn take(&mut self, more: u32) -> Result<(), Refusal> {
+    pub(crate) fn take(&mut self, more: u32) -> Result<(), RequestRefusal> {
         let (all, max) = (self.all, self.max);
         if all + u64::from(more) <= u64::from(max) {
             self.all += u64::from(more);
             return Ok(());
         }
         let why = format!("{more} partitions more than {all}: this node has at most {max}");
-        Err(Refusal::with(ErrorCode::InvalidPartitions, &why))
+        Err(RequestRefusal::with(ErrorCode::InvalidPartitions, &why))
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) async fn describe(
     let mut response = DescribeTopicPartitionsResponseData::default();
     for name in names {
         let first = if name == from_topic { from_partition } else { 0 };
-        let topic = Described::find(broker, &name);
+        let topic = TopicDescription::find(broker, &name);
         if topic.is_none() && all {
             continue;
         }
@@ -179,13 +179,13 @@ pub(crate) async fn describe(
 }
 
 /// A topic as it is described.
-struct Described {
+struct TopicDescription {
     id: KafkaUuid,
     partitions: i32,
     is_internal: bool,
 }
 
-impl Described {
+impl TopicDescription {
     fn find(broker: &Broker, name: &str) -> Option<Self> {
         if let Some(internal) = InternalTopic::named(broker, name) {
             let partitions = INTERNAL_PARTITIONS;
@@ -213,14 +213,14 @@ fn failed(name: KafkaString, error: ErrorCode) -> DescribeTopicPartitionsRespons
 fn described(
     broker: &Broker,
     name: KafkaString,
-    topic: Option<&Described>,
+    topic: Option<&TopicDescription>,
     first: i32,
     room: usize,
 ) -> (DescribeTopicPartitionsResponseTopic, Option<i32>) {
     let Some(topic) = topic else {
         return (failed(name, ErrorCode::UnknownTopicOrPartition), None);
     };
-    let node = broker.settings.node_id;
+    let node = broker.settings.node_id.0;
     let partition = |index: i32| DescribeTopicPartitionsResponsePartition {
         partition_index: index,
         leader_id: node,

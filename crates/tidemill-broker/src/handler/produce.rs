@@ -4,13 +4,13 @@
 //! several requests of a connection share one sync.
 
 use crate::{
-    answer::{Answer, Begun},
+    answer::{Begun, ResponseFrame},
     api::Context,
+    chunk_check::{self, RECORD_ERRORS_MAX},
     handler::transaction::add::produced,
-    intake::{self, RECORD_ERRORS_MAX},
     internal_topic::InternalTopic,
     partition::Appended,
-    refusal::Refusal,
+    refusal::RequestRefusal,
 };
 use bytes::Bytes;
 use std::{
@@ -47,32 +47,39 @@ pub(crate) async fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begu
     drop(body);
     let acks = request.acks;
     if !(ACKS_ALL..=1).contains(&acks) {
-        let refused = |_: &PartitionProduceData| Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
-        let response = Response::new(request, refused).plain();
-        return Ok(Begun::Now(Answer::of(context.head, &response)?));
+        let refused =
+            |_: &PartitionProduceData| Err(RequestRefusal::of(ErrorCode::InvalidRequiredAcks));
+        let response = PartialResponse::new(request, refused).plain();
+        return Ok(Begun::Now(ResponseFrame::of(context.head, &response)?));
     }
     if let Err(refusal) = produced(context, &request).await {
-        let response = Response::new(request, |_| Err(refusal.clone())).plain();
+        let response = PartialResponse::new(request, |_| Err(refusal.clone())).plain();
         return Ok(match acks {
             0 => Begun::HangUp,
-            _ => Begun::Now(Answer::of(context.head, &response)?),
+            _ => Begun::Now(ResponseFrame::of(context.head, &response)?),
         });
     }
     let mut appends = Vec::new();
     let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0);
     // A copy, as of all that lives on: the frame's memory is the chunk's.
     let transactional = request.transactional_id.take().map(|it| text(it.as_str()));
-    let response =
-        Response::append(context, request, frame_bytes, transactional.as_ref(), &mut appends).await;
+    let response = PartialResponse::append(
+        context,
+        request,
+        frame_bytes,
+        transactional.as_ref(),
+        &mut appends,
+    )
+    .await;
     match acks {
         0 if response.has_errors() => Ok(Begun::HangUp),
         0 => Ok(Begun::Silent),
-        1 => Ok(Begun::Now(Answer::of(context.head, &response.plain())?)),
+        1 => Ok(Begun::Now(ResponseFrame::of(context.head, &response.plain())?)),
         _ => {
-            let (pending, done) = Pending::of(appends);
+            let (pending, done) = PendingAppends::of(appends);
             if pending.remaining.load(Ordering::Acquire) == 0 {
                 let response = response.with(&pending);
-                return Ok(Begun::Now(Answer::of(context.head, &response)?));
+                return Ok(Begun::Now(ResponseFrame::of(context.head, &response)?));
             }
             let head = context.head.clone();
             Ok(Begun::Later(Box::pin(later(head, response, pending, done, timeout_ms))))
@@ -82,13 +89,13 @@ pub(crate) async fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begu
 
 async fn later(
     head: RequestHead,
-    response: Response,
-    pending: Arc<Pending>,
+    response: PartialResponse,
+    pending: Arc<PendingAppends>,
     done: oneshot::Receiver<()>,
     timeout_ms: u64,
-) -> Result<Option<Answer>, MessageError> {
+) -> Result<Option<ResponseFrame>, MessageError> {
     let _late = tokio::time::timeout(Duration::from_millis(timeout_ms), done).await;
-    Answer::of(&head, &response.with(&pending)).map(Some)
+    ResponseFrame::of(&head, &response.with(&pending)).map(Some)
 }
 
 /// True if a chunk fills most of its frame, so that the log may keep the frame's memory.
@@ -97,20 +104,20 @@ fn fills(chunk_bytes: usize, frame_bytes: usize) -> bool {
 }
 
 /// Where an append's outcome goes in the response: topic and partition, by position.
-type Place = (usize, usize);
+type ResponsePlace = (usize, usize);
 
 /// The outcome of an append. None: it is not known yet.
-type Outcome = Option<Result<(), AppendError>>;
+type AppendOutcome = Option<Result<(), AppendError>>;
 
 /// Appends that must count before a request is answered.
-struct Pending {
+struct PendingAppends {
     remaining: AtomicUsize,
-    outcomes: Mutex<Vec<(Place, Outcome)>>,
+    outcomes: Mutex<Vec<(ResponsePlace, AppendOutcome)>>,
     done: Mutex<Option<oneshot::Sender<()>>>,
 }
 
-impl Pending {
-    fn of(appends: Vec<(Place, Appended)>) -> (Arc<Self>, oneshot::Receiver<()>) {
+impl PendingAppends {
+    fn of(appends: Vec<(ResponsePlace, Appended)>) -> (Arc<Self>, oneshot::Receiver<()>) {
         let (done, waits) = oneshot::channel();
         let pending = Arc::new(Self {
             remaining: AtomicUsize::new(appends.len()),
@@ -139,12 +146,12 @@ impl Pending {
 }
 
 /// A response that waits for durability alone.
-struct Response(Vec<TopicProduceResponse>);
+struct PartialResponse(Vec<TopicProduceResponse>);
 
-impl Response {
+impl PartialResponse {
     fn new(
         request: ProduceRequestData,
-        mut one: impl FnMut(&PartitionProduceData) -> Result<(), Refusal>,
+        mut one: impl FnMut(&PartitionProduceData) -> Result<(), RequestRefusal>,
     ) -> Self {
         let topics = request.topic_data.into_iter().map(|topic| {
             let partition = |it: PartitionProduceData| match one(&it) {
@@ -167,7 +174,7 @@ impl Response {
         request: ProduceRequestData,
         frame_bytes: usize,
         transactional: Option<&KafkaString>,
-        appends: &mut Vec<(Place, Appended)>,
+        appends: &mut Vec<(ResponsePlace, Appended)>,
     ) -> Self {
         let broker = context.broker;
         let by_id = context.version() >= 13;
@@ -186,8 +193,8 @@ impl Response {
             };
             let missing = match (internal, &topic) {
                 (Some(internal), None) => internal.refusal(),
-                (None, None) if by_id => Refusal::of(ErrorCode::UnknownTopicId),
-                _ => Refusal::of(ErrorCode::UnknownTopicOrPartition),
+                (None, None) if by_id => RequestRefusal::of(ErrorCode::UnknownTopicId),
+                _ => RequestRefusal::of(ErrorCode::UnknownTopicOrPartition),
             };
             // A copy, so that what is answered does not hold the frame.
             let name = text(asked.name.as_str());
@@ -201,7 +208,7 @@ impl Response {
                         let chunk = part.records.unwrap_or_default();
                         let live = &partition.live;
                         let (whole, version) = (fills(chunk.len(), frame_bytes), context.version());
-                        let checked = intake::check(broker, live, chunk, whole, version).await;
+                        let checked = chunk_check::check(broker, live, chunk, whole, version).await;
                         let append = |it| partition.append(context, it, transactional);
                         let start = |it| (it, partition.streamlet.start_offset());
                         checked.and_then(append).map(start)
@@ -241,13 +248,13 @@ impl Response {
     }
 
     /// Fills in the outcomes of the appends. Those without one are late.
-    fn with(mut self, pending: &Pending) -> ProduceResponseData {
+    fn with(mut self, pending: &PendingAppends) -> ProduceResponseData {
         let outcomes = pending.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         for ((topic, partition), outcome) in outcomes.iter() {
             let refusal = match outcome {
                 Some(Ok(())) => continue,
-                Some(Err(error)) => Refusal::from(error.clone()),
-                None => Refusal::of(ErrorCode::RequestTimedOut),
+                Some(Err(error)) => RequestRefusal::from(error.clone()),
+                None => RequestRefusal::of(ErrorCode::RequestTimedOut),
             };
             let answer = &mut self.0[*topic].partition_responses[*partition];
             *answer = refused(answer.index, &refusal);
@@ -272,7 +279,7 @@ fn appended(
     }
 }
 
-fn refused(index: i32, refusal: &Refusal) -> PartitionProduceResponse {
+fn refused(index: i32, refusal: &RequestRefusal) -> PartitionProduceResponse {
     let reason = refusal.reason();
     // Clients show the batch's reason for a record without one of its own.
     let own = reason.clone().filter(|_| refusal.records.len() <= RECORD_REASONS_MAX);

@@ -3,12 +3,12 @@
 use crate::{
     Broker,
     api::Context,
-    handler::blocking,
+    handler::thread_pool,
     internal_topic::{INTERNAL_OFFSET, InternalTopic, is_internal_partition},
     partition::{FIRST_LEADER_EPOCH, Partition, check_leader_epoch},
-    refusal::Refusal,
-    tending,
+    refusal::RequestRefusal,
     topic::Topic,
+    upkeep,
 };
 use std::sync::Arc;
 use tidemill_log::LogError;
@@ -34,19 +34,19 @@ pub(crate) async fn delete(
 ) -> DeleteRecordsResponseData {
     let broker = Arc::clone(context.broker);
     let asked = Arc::clone(&broker);
-    let (request, lacking) = blocking::run(move || {
+    let (request, lacking) = thread_pool::run(move || {
         let mut request = request;
         let lacking = lacking(&asked, &mut request);
         (request, lacking)
     })
     .await;
-    tending::keep(&broker, lacking).await;
-    let topics = blocking::run(move || {
+    upkeep::keep(&broker, lacking).await;
+    let topics = thread_pool::run(move || {
         let topic = |asked: tidemill_wire::kafka::message::DeleteRecordsTopic| {
             let name = asked.name.as_str();
             let missing = || match InternalTopic::named(&broker, name) {
                 Some(internal) => internal.refusal(),
-                None => Refusal::of(ErrorCode::UnknownTopicOrPartition),
+                None => RequestRefusal::of(ErrorCode::UnknownTopicOrPartition),
             };
             let topic = broker.topic(name).ok_or_else(missing);
             let one = |it: &DeleteRecordsPartition| {
@@ -95,10 +95,10 @@ fn lacking(broker: &Broker, request: &mut DeleteRecordsRequestData) -> Vec<(Arc<
 
 fn delete_one(
     broker: &Broker,
-    topic: Result<&Topic, Refusal>,
+    topic: Result<&Topic, RequestRefusal>,
     asked: &DeleteRecordsPartition,
-) -> Result<i64, Refusal> {
-    let unknown = || Refusal::of(ErrorCode::UnknownTopicOrPartition);
+) -> Result<i64, RequestRefusal> {
+    let unknown = || RequestRefusal::of(ErrorCode::UnknownTopicOrPartition);
     let topic = topic?;
     let partition = topic.partition(asked.partition_index).ok_or_else(unknown)?;
     match topic.stream.delete_records(&partition.streamlet, asked.offset) {

@@ -70,7 +70,7 @@ pub(crate) async fn reassign(
     context: &Context<'_>,
     request: AlterPartitionReassignmentsRequestData,
 ) -> AlterPartitionReassignmentsResponseData {
-    let here = context.broker.settings.node_id;
+    let here = context.broker.settings.node_id.0;
     let why = text("this node is the only one: it alone can have a replica");
     let one = |asked: ReassignableTopic| {
         let (there, unknown) = partitions(context.broker, &asked.name);

@@ -3,9 +3,9 @@
 use crate::{
     Broker,
     api::Context,
-    handler::{blocking, configs, partitions::Room, twins::Twins},
+    handler::{configs, name_collision::NameCollisions, partitions::PartitionRoom, thread_pool},
     internal_topic::InternalTopic,
-    refusal::Refusal,
+    refusal::RequestRefusal,
     topic::{Topic, uuid_of},
     topic_settings::Texts,
 };
@@ -37,28 +37,29 @@ pub(crate) async fn create(
     request: CreateTopicsRequestData,
 ) -> CreateTopicsResponseData {
     let broker = Arc::clone(context.broker);
-    let topics = blocking::run(move || {
+    let topics = thread_pool::run(move || {
         let twice = twice(request.topics.iter().map(|it| it.name.as_str().to_owned()));
-        let mut twins = Twins::of(&broker, request.topics.iter().map(|it| it.name.as_str()));
+        let mut twins =
+            NameCollisions::of(&broker, request.topics.iter().map(|it| it.name.as_str()));
         let mut done = BTreeSet::new();
         let mut checked = Vec::with_capacity(request.topics.len());
         let too_many = request.topics.len() > TOPICS_MAX;
         for asked in request.topics {
             let outcome = if too_many {
                 let why = format!("a request makes {TOPICS_MAX} topics at most");
-                Err(Refusal::with(ErrorCode::PolicyViolation, &why))
+                Err(RequestRefusal::with(ErrorCode::PolicyViolation, &why))
             } else if !twice.contains(asked.name.as_str()) {
                 check(&broker, &mut twins, &asked)
             } else if done.insert(asked.name.as_str().to_owned()) {
                 let why = "the request names this topic more than once";
-                Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+                Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why))
             } else {
                 continue;
             };
             checked.push((asked.name, outcome));
         }
         if request.validate_only {
-            let mut room = Room::of(&broker);
+            let mut room = PartitionRoom::of(&broker);
             let mut outcome = |spec: StreamSpec| {
                 room.take(spec.streamlets)?;
                 Ok((None, spec))
@@ -85,17 +86,17 @@ pub(crate) fn twice<T: Ord>(all: impl Iterator<Item = T>) -> BTreeSet<T> {
 }
 
 /// Nobody has made it.
-pub(crate) fn no_topic(name: &str) -> Refusal {
+pub(crate) fn no_topic(name: &str) -> RequestRefusal {
     let why = format!("there is no topic `{}`", name.escape_debug());
-    Refusal::with(ErrorCode::UnknownTopicOrPartition, &why)
+    RequestRefusal::with(ErrorCode::UnknownTopicOrPartition, &why)
 }
 
 /// The spec of a requested topic, if the topic can be made.
 fn check(
     broker: &Broker,
-    twins: &mut Twins,
+    twins: &mut NameCollisions,
     asked: &CreatableTopic,
-) -> Result<StreamSpec, Refusal> {
+) -> Result<StreamSpec, RequestRefusal> {
     let name = asked.name.as_str();
     if !is_stream_name(name) {
         return Err(LogError::Name(name.escape_debug().to_string()).into());
@@ -106,7 +107,7 @@ fn check(
     twins.check(name)?;
     let streamlets = streamlets(broker, asked)?;
     let spec = broker.defaults().spec(streamlets, texts(&asked.configs)?);
-    let spec = spec.map_err(|error| Refusal::with(ErrorCode::InvalidConfig, &error))?;
+    let spec = spec.map_err(|error| RequestRefusal::with(ErrorCode::InvalidConfig, &error))?;
     twins.add(name);
     Ok(spec)
 }
@@ -114,7 +115,7 @@ fn check(
 /// Makes the topics that passed the check.
 fn make(
     broker: &Broker,
-    checked: Vec<(KafkaString, Result<StreamSpec, Refusal>)>,
+    checked: Vec<(KafkaString, Result<StreamSpec, RequestRefusal>)>,
 ) -> Vec<CreatableTopicResult> {
     let good = checked.iter().filter_map(|(name, outcome)| {
         outcome.as_ref().ok().map(|spec| (name.as_str().to_owned(), spec.clone()))
@@ -122,7 +123,7 @@ fn make(
     let good: Vec<_> = good.collect();
     let made = good.chunks(TOGETHER).flat_map(|some| broker.log.create_all(some.to_vec()));
     let mut made = made.collect::<Vec<_>>().into_iter();
-    let outcome = |(name, outcome): (KafkaString, Result<StreamSpec, Refusal>)| {
+    let outcome = |(name, outcome): (KafkaString, Result<StreamSpec, RequestRefusal>)| {
         let outcome = outcome.and_then(|spec| match made.next() {
             Some(stream) => {
                 let stream = stream?;
@@ -138,11 +139,11 @@ fn make(
 }
 
 /// The count of partitions of a new topic.
-fn streamlets(broker: &Broker, asked: &CreatableTopic) -> Result<u32, Refusal> {
+fn streamlets(broker: &Broker, asked: &CreatableTopic) -> Result<u32, RequestRefusal> {
     if !asked.assignments.is_empty() {
         if asked.num_partitions != BY_DEFAULT || asked.replication_factor != -1 {
             let why = "with assignments, partitions and replication factor must be -1";
-            return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+            return Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why));
         }
         return assigned(broker, &asked.assignments);
     }
@@ -150,7 +151,7 @@ fn streamlets(broker: &Broker, asked: &CreatableTopic) -> Result<u32, Refusal> {
         -1 | REPLICAS => {}
         other => {
             let why = format!("replication factor {other} is not possible: there is one node");
-            return Err(Refusal::with(ErrorCode::InvalidReplicationFactor, &why));
+            return Err(RequestRefusal::with(ErrorCode::InvalidReplicationFactor, &why));
         }
     }
     match asked.num_partitions {
@@ -160,19 +161,22 @@ fn streamlets(broker: &Broker, asked: &CreatableTopic) -> Result<u32, Refusal> {
 }
 
 /// A number of partitions.
-pub(crate) fn positive(count: i32) -> Result<u32, Refusal> {
+pub(crate) fn positive(count: i32) -> Result<u32, RequestRefusal> {
     u32::try_from(count).ok().filter(|it| *it > 0).ok_or_else(|| {
         let why = format!("{count} partitions are not possible: a topic has at least one");
-        Refusal::with(ErrorCode::InvalidPartitions, &why)
+        RequestRefusal::with(ErrorCode::InvalidPartitions, &why)
     })
 }
 
 /// The number of partitions that are assigned to nodes: from 0 on, each to this one.
-fn assigned(broker: &Broker, assignments: &[CreatableReplicaAssignment]) -> Result<u32, Refusal> {
-    let bad = |why: &str| Err(Refusal::with(ErrorCode::InvalidReplicaAssignment, &why));
+fn assigned(
+    broker: &Broker,
+    assignments: &[CreatableReplicaAssignment],
+) -> Result<u32, RequestRefusal> {
+    let bad = |why: &str| Err(RequestRefusal::with(ErrorCode::InvalidReplicaAssignment, &why));
     let mut partitions = BTreeSet::new();
     for assignment in assignments {
-        if assignment.broker_ids != [broker.settings.node_id] {
+        if assignment.broker_ids != [broker.settings.node_id.0] {
             return bad("there is one node: each partition has it as its only replica");
         }
         if !partitions.insert(assignment.partition_index) {
@@ -186,13 +190,13 @@ fn assigned(broker: &Broker, assignments: &[CreatableReplicaAssignment]) -> Resu
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-fn texts(configs: &[CreatableTopicConfig]) -> Result<Texts, Refusal> {
+fn texts(configs: &[CreatableTopicConfig]) -> Result<Texts, RequestRefusal> {
     let mut texts = Texts::new();
     for config in configs {
         let name = config.name.as_str();
         let Some(value) = &config.value else {
             let why = format!("{}: it has no value", name.escape_debug());
-            return Err(Refusal::with(ErrorCode::InvalidConfig, &why));
+            return Err(RequestRefusal::with(ErrorCode::InvalidConfig, &why));
         };
         texts.insert(name.to_owned(), value.as_str().trim().to_owned());
     }
@@ -202,7 +206,7 @@ fn texts(configs: &[CreatableTopicConfig]) -> Result<Texts, Refusal> {
 fn told(
     broker: &Broker,
     name: KafkaString,
-    outcome: Result<(Option<KafkaUuid>, StreamSpec), Refusal>,
+    outcome: Result<(Option<KafkaUuid>, StreamSpec), RequestRefusal>,
 ) -> CreatableTopicResult {
     match outcome {
         Ok((id, spec)) => CreatableTopicResult {
@@ -234,20 +238,20 @@ pub(crate) async fn delete(
     let named = |name: KafkaString| DeleteTopicState { name: Some(name), ..Default::default() };
     let asked = request.topics.into_iter().chain(request.topic_names.into_iter().map(named));
     let asked: Vec<DeleteTopicState> = asked.collect();
-    let responses = blocking::run(move || {
+    let responses = thread_pool::run(move || {
         let mut found: Vec<_> = asked.iter().map(|it| found(&broker, it)).collect();
         let names = found.iter().flatten().map(|it| it.stream.name().to_owned());
         let twice = twice(names);
         for topic in &mut found {
             if topic.as_ref().is_ok_and(|it| twice.contains(it.stream.name())) {
                 let why = "the request names this topic more than once";
-                *topic = Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+                *topic = Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why));
             }
         }
         let going: Vec<&Topic> = found.iter().flatten().map(|it| &**it).collect();
         let outcomes = going.chunks(TOGETHER).flat_map(|some| broker.delete_topics(some));
         let mut outcomes = outcomes.collect::<Vec<_>>().into_iter();
-        let outcome = |topic: Result<Arc<Topic>, Refusal>| {
+        let outcome = |topic: Result<Arc<Topic>, RequestRefusal>| {
             let topic = topic?;
             outcomes.next().expect("one for each that was found")?;
             Ok(topic)
@@ -259,8 +263,8 @@ pub(crate) async fn delete(
     DeleteTopicsResponseData { responses, ..DeleteTopicsResponseData::default() }
 }
 
-fn found(broker: &Broker, asked: &DeleteTopicState) -> Result<Arc<Topic>, Refusal> {
-    let unknown = || Refusal::of(ErrorCode::UnknownTopicOrPartition);
+fn found(broker: &Broker, asked: &DeleteTopicState) -> Result<Arc<Topic>, RequestRefusal> {
+    let unknown = || RequestRefusal::of(ErrorCode::UnknownTopicOrPartition);
     let by_id = asked.topic_id != KafkaUuid::ZERO;
     let internal = match &asked.name {
         Some(name) => InternalTopic::named(broker, name.as_str()),
@@ -272,21 +276,24 @@ fn found(broker: &Broker, asked: &DeleteTopicState) -> Result<Arc<Topic>, Refusa
     match &asked.name {
         Some(_) if by_id => {
             let why = "name the topic or give its id, not both";
-            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+            Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why))
         }
         Some(name) => broker.topic(name.as_str()).ok_or_else(unknown),
         None if by_id => broker
             .topics
             .get_by_id(&broker.log, asked.topic_id)
-            .ok_or_else(|| Refusal::of(ErrorCode::UnknownTopicId)),
+            .ok_or_else(|| RequestRefusal::of(ErrorCode::UnknownTopicId)),
         None => {
             let why = "name the topic or give its id";
-            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+            Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why))
         }
     }
 }
 
-fn deleted(asked: DeleteTopicState, outcome: Result<Arc<Topic>, Refusal>) -> DeletableTopicResult {
+fn deleted(
+    asked: DeleteTopicState,
+    outcome: Result<Arc<Topic>, RequestRefusal>,
+) -> DeletableTopicResult {
     match outcome {
         Ok(topic) => DeletableTopicResult {
             name: Some(text(topic.stream.name())),

@@ -54,7 +54,7 @@ async fn sent(parts: Vec<OutgoingChunk>, meanwhile: impl FnOnce()) -> (Vec<u8>, 
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (_reading, writing) = listener.accept().await.unwrap().0.into_split();
     let mut out = Outbox::new(writing);
-    out.put(Answer::of_parts(parts));
+    out.put(ResponseFrame::of_parts(parts));
     let mut got = Vec::new();
     let ended = {
         let mut flush = Box::pin(out.flush());

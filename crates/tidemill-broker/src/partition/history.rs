@@ -12,11 +12,15 @@
 //! Invariants: a transaction is open in at most one place a producer; each open one is known to
 //! both halves.
 
-use super::stable::{AbortedRange, Stable};
+use super::open_transactions::{AbortedRange, OpenTransactions};
+use crate::transaction::state::ProducerIdentity;
 use crate::{
-    producer::state::{Producer, Producers, SequenceError, Sequenced, Taken, Verdict, signed},
-    refusal::Refusal,
+    producer::state::{
+        Producer, Producers, SequenceDecision, SequenceError, Sequenced, TakenChunk, signed,
+    },
+    refusal::RequestRefusal,
 };
+use tidemill_types::{Offset, ProducerId};
 use tidemill_wire::{
     chunk::ChunkHead,
     kafka::ErrorCode,
@@ -29,9 +33,9 @@ mod tests;
 
 /// The decision about a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ChunkStep {
     /// It is here already.
-    Repeated(Taken),
+    Repeated(TakenChunk),
     /// Append it. If it begins a transaction in this partition, its coordinator must know.
     Append { begins: bool },
 }
@@ -54,7 +58,7 @@ pub(crate) enum HistoryError {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     producers: Producers,
-    stable: Stable,
+    stable: OpenTransactions,
 }
 
 impl History {
@@ -62,14 +66,18 @@ impl History {
         &self.producers
     }
 
-    pub(crate) fn stable(&self) -> &Stable {
+    pub(crate) fn stable(&self) -> &OpenTransactions {
         &self.stable
     }
 
     /// Decides about a client's chunk. See [`Producers::check`] for `from_start`.
-    pub(crate) fn check(&self, chunk: &Sequenced, from_start: bool) -> Result<Step, HistoryError> {
-        if let Verdict::Repeated(taken) = self.producers.check(chunk, from_start)? {
-            return Ok(Step::Repeated(taken));
+    pub(crate) fn check(
+        &self,
+        chunk: &Sequenced,
+        from_start: bool,
+    ) -> Result<ChunkStep, HistoryError> {
+        if let SequenceDecision::Repeated(taken) = self.producers.check(chunk, from_start)? {
+            return Ok(ChunkStep::Repeated(taken));
         }
         let producer_id = chunk.producer_id;
         let producer = self.producers.get(producer_id);
@@ -79,7 +87,7 @@ impl History {
         }
         // A chunk of a newer epoch is no part of what an older one began.
         let of_it = is_open && producer.is_some_and(|it| it.epoch == chunk.epoch);
-        Ok(Step::Append { begins: chunk.transactional && !of_it })
+        Ok(ChunkStep::Append { begins: chunk.transactional && !of_it })
     }
 
     /// A chunk was appended at these offsets, first and last.
@@ -87,29 +95,28 @@ impl History {
         let producer = self.producers.take(chunk, offsets, now_ms);
         if chunk.transactional && producer.open.is_none() {
             producer.open = Some(offsets.0);
-            self.stable.begin(chunk.producer_id, offsets.0);
+            self.stable.begin(ProducerId(chunk.producer_id), Offset(offsets.0));
         }
     }
 
     /// A marker was appended: the producer's transaction ended, if it had one open.
     pub(crate) fn ended(
         &mut self,
-        producer_id: i64,
-        epoch: i16,
+        ended: ProducerIdentity,
         commit: bool,
-        marker: i64,
+        marker: Offset,
         now_ms: u64,
     ) {
-        let producer = self.producers.end(producer_id, epoch, now_ms);
+        let producer = self.producers.end(ended, now_ms);
         if let Some(first) = producer.open.take() {
-            self.stable.end(first, marker, commit);
+            self.stable.end(first, marker.0, commit);
         }
     }
 
     /// True if a marker would end something: a transaction, or an earlier epoch.
-    pub(crate) fn needs_marker(&self, producer_id: i64, epoch: i16) -> bool {
-        let producer = self.producers.get(producer_id);
-        producer.is_some_and(|it| it.open.is_some() || it.epoch < epoch)
+    pub(crate) fn needs_marker(&self, ended: ProducerIdentity) -> bool {
+        let producer = self.producers.get(ended.id);
+        producer.is_some_and(|it| it.open.is_some() || it.epoch < ended.epoch)
     }
 
     /// All below `watermark` is visible.
@@ -141,7 +148,8 @@ impl History {
         if head.is_control() {
             if let Some(marker) = read_control(chunk) {
                 let (id, epoch) = (marker.producer_id, marker.producer_epoch);
-                self.ended(id, epoch, marker.is_commit, head.base_offset, now_ms);
+                let ended = ProducerIdentity { id, epoch };
+                self.ended(ended, marker.is_commit, Offset(head.base_offset), now_ms);
             }
         } else if let Some(sequenced) = Sequenced::of(&head) {
             self.took(&sequenced, (head.base_offset, head.last_offset()), now_ms);
@@ -178,11 +186,11 @@ impl History {
         history.stable.restore(aborted);
         for record in records {
             if let Some(first) = record.open {
-                history.stable.begin(record.id, first);
+                history.stable.begin(ProducerId(record.id), Offset(first));
             }
             let producer = Producer {
                 epoch: record.epoch,
-                taken: record.taken.into_iter().map(Taken::from).collect(),
+                taken: record.taken.into_iter().map(TakenChunk::from).collect(),
                 timestamp_ms: record.timestamp_ms,
                 seen_ms: signed(now_ms).saturating_sub(signed(record.idle_ms)),
                 open: record.open,
@@ -194,21 +202,21 @@ impl History {
     }
 }
 
-impl From<Taken> for TakenRecord {
-    fn from(taken: Taken) -> Self {
-        let Taken { first, last, base_offset, last_offset } = taken;
+impl From<TakenChunk> for TakenRecord {
+    fn from(taken: TakenChunk) -> Self {
+        let TakenChunk { first, last, base_offset, last_offset } = taken;
         Self { first, last, base_offset, last_offset }
     }
 }
 
-impl From<TakenRecord> for Taken {
+impl From<TakenRecord> for TakenChunk {
     fn from(record: TakenRecord) -> Self {
         let TakenRecord { first, last, base_offset, last_offset } = record;
         Self { first, last, base_offset, last_offset }
     }
 }
 
-impl From<HistoryError> for Refusal {
+impl From<HistoryError> for RequestRefusal {
     fn from(error: HistoryError) -> Self {
         let code = match &error {
             HistoryError::Sequence(SequenceError::OldEpoch { .. }) => {

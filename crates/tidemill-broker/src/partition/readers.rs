@@ -3,7 +3,7 @@
 //!
 //! Invariant: the last stable offset is never below the first record of the log.
 
-use super::{Partition, UNKNOWN, books::Turn};
+use super::{Partition, UNKNOWN, producer_ledger::ReaderTurn};
 use crate::fetch_answer::Aborted;
 use std::sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering};
 use tidemill_log::{DataSubscription, OnData};
@@ -15,7 +15,7 @@ const NEVER: i64 = i64::MAX - 1;
 /// A reader that waits; it is forgotten when this is dropped.
 pub(crate) struct Readable {
     _log: DataSubscription,
-    stable: Option<(Weak<Partition>, Turn)>,
+    stable: Option<(Weak<Partition>, ReaderTurn)>,
 }
 
 impl Readable {
@@ -30,7 +30,7 @@ impl Drop for Readable {
         if let Some((partition, turn)) = self.stable.take()
             && let Some(partition) = partition.upgrade()
         {
-            partition.hold().books().forget(turn);
+            partition.hold().ledger().forget(turn);
         }
     }
 }
@@ -82,7 +82,7 @@ impl Partition {
         let mut opened = self.hold();
         // Under the lock it may be another.
         let waits = self.first_unstable.load(Ordering::SeqCst) <= offset;
-        let turn = waits.then(|| opened.books().wait(offset, Box::new(ring.clone())));
+        let turn = waits.then(|| opened.ledger().wait(offset, Box::new(ring.clone())));
         drop(opened);
         let at = if waits { NEVER } else { offset };
         let stable = turn.map(|turn| (Weak::clone(&self.me), turn));
@@ -92,7 +92,7 @@ impl Partition {
     /// Aborted transactions with records from `from` up to, not including, `to`.
     pub(crate) fn aborted(&self, from: i64, to: i64) -> Vec<Aborted> {
         let mut opened = self.hold();
-        let history = opened.books().history.as_ref();
+        let history = opened.ledger().history.as_ref();
         history.map(|it| it.stable().aborted(from, to)).unwrap_or_default()
     }
 }

@@ -9,7 +9,7 @@
 //! crash costs the rest of a block and no id comes twice. The very first block begins with the time
 //! of day in microseconds: should the store ever be lost, ids still differ from those in the log.
 
-use crate::store::{Batch, Store, StoreError, Table};
+use crate::store::{MetadataStore, StoreBatch, StoreError, StoreTable};
 use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_wire::producers::{decode_ids_end, encode_ids_end};
@@ -22,12 +22,12 @@ pub(crate) const BLOCK: i64 = 1000;
 
 /// A block of ids that nobody else has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct IdBlock {
     next: i64,
     end: i64,
 }
 
-impl Block {
+impl IdBlock {
     /// The block that is reserved by storing its end; `stored` is the end that is stored now.
     pub(crate) fn after(stored: i64) -> Option<Self> {
         Some(Self { next: stored, end: stored.checked_add(BLOCK)? })
@@ -49,14 +49,14 @@ impl Block {
 }
 
 /// Where producer ids come from.
-pub(crate) struct Ids {
+pub(crate) struct ProducerIds {
     world: World,
-    store: Arc<Store>,
-    block: tokio::sync::Mutex<Block>,
+    store: Arc<MetadataStore>,
+    block: tokio::sync::Mutex<IdBlock>,
 }
 
-impl Ids {
-    pub(crate) fn new(world: &World, store: &Arc<Store>) -> Self {
+impl ProducerIds {
+    pub(crate) fn new(world: &World, store: &Arc<MetadataStore>) -> Self {
         let (world, store) = (world.clone(), Arc::clone(store));
         Self { world, store, block: tokio::sync::Mutex::default() }
     }
@@ -67,17 +67,16 @@ impl Ids {
         if let Some(id) = block.take() {
             return Ok(id);
         }
-        let stored = match self.store.get(Table::Settings, KEY)? {
-            Some(stored) => {
-                decode_ids_end(&stored).ok_or_else(|| self.store.unreadable(Table::Settings))?
-            }
+        let stored = match self.store.get(StoreTable::Settings, KEY)? {
+            Some(stored) => decode_ids_end(&stored)
+                .ok_or_else(|| self.store.unreadable(StoreTable::Settings))?,
             None => self.world.clock.wall_micros().max(0),
         };
         // There are enough for 292,000 years of a million a second.
-        let none_left = || self.store.unreadable(Table::Settings);
-        let mut next = Block::after(stored).ok_or_else(none_left)?;
-        let mut batch = Batch::default();
-        batch.put(Table::Settings, KEY, encode_ids_end(next.end()));
+        let none_left = || self.store.unreadable(StoreTable::Settings);
+        let mut next = IdBlock::after(stored).ok_or_else(none_left)?;
+        let mut batch = StoreBatch::default();
+        batch.put(StoreTable::Settings, KEY, encode_ids_end(next.end()));
         self.store.commit(batch).await?;
         let id = next.take().ok_or_else(none_left)?;
         *block = next;
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_block_gives_each_id_once_and_then_none() {
-        let mut block = Block::after(5000).unwrap();
+        let mut block = IdBlock::after(5000).unwrap();
         assert_eq!(block.end(), 6000);
         let ids: Vec<i64> = std::iter::from_fn(|| block.take()).collect();
         assert_eq!(ids, (5000..6000).collect::<Vec<_>>());
@@ -100,7 +99,7 @@ mod tests {
 
     #[test]
     fn nothing_is_reserved_before_the_first_block_and_none_wraps_around() {
-        assert_eq!(Block::default().take(), None);
-        assert_eq!(Block::after(i64::MAX - 10), None);
+        assert_eq!(IdBlock::default().take(), None);
+        assert_eq!(IdBlock::after(i64::MAX - 10), None);
     }
 }

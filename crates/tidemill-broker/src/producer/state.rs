@@ -15,6 +15,7 @@
 //! first of its epoch and has number 0, or if nothing is known of its producer; an epoch never
 //! goes back.
 
+use crate::transaction::state::ProducerIdentity;
 use hashbrown::HashMap;
 use tidemill_wire::chunk::ChunkHead;
 
@@ -40,7 +41,7 @@ pub(crate) struct Sequenced {
 
 /// A chunk that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct TakenChunk {
     /// Sequence numbers of the first and the last record.
     pub(crate) first: i32,
     pub(crate) last: i32,
@@ -54,7 +55,7 @@ pub(crate) struct Taken {
 pub(crate) struct Producer {
     pub(crate) epoch: i16,
     /// The last chunks of this epoch, oldest first; [`WINDOW`] at most.
-    pub(crate) taken: Vec<Taken>,
+    pub(crate) taken: Vec<TakenChunk>,
     /// Of its last chunk, as the producer says, in milliseconds since 1970; -1 if there is none.
     pub(crate) timestamp_ms: i64,
     /// When it was last heard of, by the monotonic clock; below 0 if that was long before the node
@@ -68,11 +69,11 @@ pub(crate) struct Producer {
 
 /// The decision about a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SequenceDecision {
     /// It is new: append it.
     Append,
     /// It is here already.
-    Repeated(Taken),
+    Repeated(TakenChunk),
 }
 
 /// Why a chunk is not taken.
@@ -129,6 +130,11 @@ impl Sequenced {
             transactional: head.is_transactional(),
         })
     }
+
+    /// Its producer.
+    pub(crate) fn producer(&self) -> ProducerIdentity {
+        ProducerIdentity { id: self.producer_id, epoch: self.epoch }
+    }
 }
 
 impl Producer {
@@ -156,7 +162,7 @@ impl Producer {
     }
 
     /// Decides about a chunk of this producer.
-    fn check(&self, chunk: &Sequenced) -> Result<Verdict, SequenceError> {
+    fn check(&self, chunk: &Sequenced) -> Result<SequenceDecision, SequenceError> {
         let Sequenced { producer_id, epoch, first, last, .. } = *chunk;
         if epoch < self.epoch {
             return Err(SequenceError::OldEpoch { producer_id, epoch, current: self.epoch });
@@ -164,11 +170,11 @@ impl Producer {
         let of_epoch = if epoch == self.epoch { self.taken.as_slice() } else { &[] };
         let same = of_epoch.iter().rev().find(|it| it.first == first && it.last == last);
         if let Some(taken) = same {
-            return Ok(Verdict::Repeated(*taken));
+            return Ok(SequenceDecision::Repeated(*taken));
         }
         let expected = of_epoch.last().map_or(0, |it| sequence_after(it.last, 1));
         if first == expected {
-            Ok(Verdict::Append)
+            Ok(SequenceDecision::Append)
         } else {
             Err(SequenceError::OutOfOrder { producer_id, expected, found: first })
         }
@@ -183,7 +189,7 @@ impl Producers {
         &self,
         chunk: &Sequenced,
         from_start: bool,
-    ) -> Result<Verdict, SequenceError> {
+    ) -> Result<SequenceDecision, SequenceError> {
         match self.all.get(&chunk.producer_id) {
             Some(producer) => producer.check(chunk),
             None if from_start && chunk.first != 0 => Err(SequenceError::OutOfOrder {
@@ -191,7 +197,7 @@ impl Producers {
                 expected: 0,
                 found: chunk.first,
             }),
-            None => Ok(Verdict::Append),
+            None => Ok(SequenceDecision::Append),
         }
     }
 
@@ -202,11 +208,11 @@ impl Producers {
         offsets: (i64, i64),
         now_ms: u64,
     ) -> &mut Producer {
-        let producer = self.entry(chunk.producer_id, chunk.epoch, now_ms);
+        let producer = self.entry(chunk.producer(), now_ms);
         if producer.taken.len() >= WINDOW {
             producer.taken.remove(0);
         }
-        producer.taken.push(Taken {
+        producer.taken.push(TakenChunk {
             first: chunk.first,
             last: chunk.last,
             base_offset: offsets.0,
@@ -217,14 +223,15 @@ impl Producers {
     }
 
     /// A transaction was ended with this epoch: chunks of earlier ones are refused from now on.
-    pub(crate) fn end(&mut self, producer_id: i64, epoch: i16, now_ms: u64) -> &mut Producer {
-        let producer = self.entry(producer_id, epoch, now_ms);
+    pub(crate) fn end(&mut self, ended: ProducerIdentity, now_ms: u64) -> &mut Producer {
+        let producer = self.entry(ended, now_ms);
         producer.has_ended = true;
         producer
     }
 
-    fn entry(&mut self, producer_id: i64, epoch: i16, now_ms: u64) -> &mut Producer {
-        let producer = self.all.entry(producer_id).or_insert_with(|| Producer::new(epoch, now_ms));
+    fn entry(&mut self, asked: ProducerIdentity, now_ms: u64) -> &mut Producer {
+        let ProducerIdentity { id, epoch } = asked;
+        let producer = self.all.entry(id).or_insert_with(|| Producer::new(epoch, now_ms));
         producer.begin_epoch(epoch);
         producer.seen_ms = signed(now_ms);
         producer

@@ -4,10 +4,10 @@
 //! gone. A later topic of that name is another one.
 
 use crate::{
-    fetch_answer::{PartitionAnswer, Reach},
+    fetch_answer::{PartitionAnswer, PartitionReach},
     internal_topic::{INTERNAL_OFFSET, is_internal_partition},
     partition::{Partition, Readable, check_leader_epoch},
-    session::Wake,
+    session::SessionWaker,
     topic::Topic,
 };
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid};
 
 /// The request for one partition.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct FetchPosition {
     pub(crate) offset: i64,
     pub(crate) max_bytes: usize,
     pub(crate) leader_epoch: i32,
@@ -47,18 +47,18 @@ impl FetchPartition {
 }
 
 /// A partition in a session.
-pub(crate) type Place = (KafkaUuid, KafkaString, i32);
+pub(crate) type FetchPlace = (KafkaUuid, KafkaString, i32);
 
 /// See the module.
-pub(super) struct Slot {
-    pub(super) place: Place,
+pub(super) struct SessionSlot {
+    pub(super) place: FetchPlace,
     /// The last round of questions that named it.
     pub(super) round: u64,
     /// Where that round named it.
     pub(super) order: u32,
     /// The last look that read it.
     pub(super) looked: u64,
-    pub(super) asked: Asked,
+    pub(super) asked: FetchPosition,
     pub(super) partition: Result<FetchPartition, ErrorCode>,
     /// The name of its topic, if that was found by its id and is gone.
     pub(super) lost: Option<Box<str>>,
@@ -68,12 +68,12 @@ pub(super) struct Slot {
     /// The offset after the last record found.
     next: i64,
     /// The watermark, stable offset and start that the client knows.
-    pub(super) told: Option<Reach>,
+    pub(super) told: Option<PartitionReach>,
 }
 
-impl Slot {
+impl SessionSlot {
     /// Its partition is not looked for yet.
-    pub(super) fn new(place: Place, asked: Asked) -> Self {
+    pub(super) fn new(place: FetchPlace, asked: FetchPosition) -> Self {
         Self {
             place,
             round: 0,
@@ -91,7 +91,7 @@ impl Slot {
     }
 
     /// True if the slot already waits for exactly this request, so that nothing needs reading.
-    pub(super) fn waits_for(&self, asked: &Asked) -> bool {
+    pub(super) fn waits_for(&self, asked: &FetchPosition) -> bool {
         let waits = self.interest.is_some() && !self.is_due && self.next == asked.offset;
         waits
             && self.asked.leader_epoch == asked.leader_epoch
@@ -213,7 +213,7 @@ impl Slot {
     }
 
     /// Waits for records after the last ones found.
-    pub(super) fn wait(&mut self, id: u32, wake: &Arc<Wake>, committed: bool) {
+    pub(super) fn wait(&mut self, id: u32, wake: &Arc<SessionWaker>, committed: bool) {
         if let Ok(FetchPartition::Stream(partition)) = &self.partition {
             let wake = Arc::clone(wake);
             let notice = Box::new(move || wake.ring(id));
@@ -222,7 +222,10 @@ impl Slot {
     }
 }
 
-pub(super) fn partition_of(topic: &FetchTopic, place: &Place) -> Result<FetchPartition, ErrorCode> {
+pub(super) fn partition_of(
+    topic: &FetchTopic,
+    place: &FetchPlace,
+) -> Result<FetchPartition, ErrorCode> {
     let partition = match topic {
         FetchTopic::Stream(topic) => topic.partition(place.2).map(FetchPartition::Stream),
         FetchTopic::Internal => is_internal_partition(place.2).then_some(FetchPartition::Internal),
@@ -231,7 +234,7 @@ pub(super) fn partition_of(topic: &FetchTopic, place: &Place) -> Result<FetchPar
 }
 
 /// The error for a topic that was never found, by id or by name.
-pub(crate) fn missing(place: &Place) -> ErrorCode {
+pub(crate) fn missing(place: &FetchPlace) -> ErrorCode {
     if place.0 == KafkaUuid::ZERO {
         ErrorCode::UnknownTopicOrPartition
     } else {

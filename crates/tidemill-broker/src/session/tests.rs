@@ -3,8 +3,8 @@
 use super::*;
 use std::mem::size_of;
 
-fn ask(session: &mut Session, name: &str, partitions: &[i32]) {
-    let asked = Asked { offset: 0, max_bytes: 1, leader_epoch: -1 };
+fn ask(session: &mut FetchSession, name: &str, partitions: &[i32]) {
+    let asked = FetchPosition { offset: 0, max_bytes: 1, leader_epoch: -1 };
     let asked = partitions.iter().map(|it| (*it, asked.clone()));
     let missing = Err(ErrorCode::UnknownTopicOrPartition);
     session.ask((KafkaUuid::ZERO, &text(name)), missing, asked);
@@ -12,7 +12,7 @@ fn ask(session: &mut Session, name: &str, partitions: &[i32]) {
 
 #[test]
 fn topics_without_partitions_leave_nothing() {
-    let mut session = Session::default();
+    let mut session = FetchSession::default();
     for name in 0..100 {
         ask(&mut session, &name.to_string(), &[]);
     }
@@ -21,7 +21,7 @@ fn topics_without_partitions_leave_nothing() {
 
 #[test]
 fn long_names_count_as_more_partitions() {
-    let mut session = Session::default();
+    let mut session = FetchSession::default();
     let name = "n".repeat(30_000);
     ask(&mut session, &name, &[0, 1]);
     ask(&mut session, &name, &[2]);
@@ -43,7 +43,7 @@ fn what_a_partition_takes_is_counted() {
     // In two maps of slots, one of places; found twice, as a list that grows may be; its interest
     // is a closure and what the log has of it.
     let found = 2 * size_of::<(u32, PartitionAnswer)>();
-    let maps = 3 * 2 * size_of::<(i32, u32)>() + size_of::<(u32, Slot)>() * 3 / 2;
+    let maps = 3 * 2 * size_of::<(i32, u32)>() + size_of::<(u32, SessionSlot)>() * 3 / 2;
     let taken = found + maps + 128;
     assert!(taken <= SLOT_BYTES, "{taken}");
 }

@@ -18,13 +18,13 @@ const HEAD_BYTES: u64 = 4096;
 
 /// The first failure.
 #[derive(Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct DiskFailure {
     first: Mutex<Option<(io::ErrorKind, String, bool)>>,
     /// The head of the file was written, or a part of it.
     decided: AtomicBool,
 }
 
-impl Trouble {
+impl DiskFailure {
     /// The error, and whether it was of a sync.
     pub(super) fn first(&self) -> Option<(io::Error, bool)> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Trouble {
 /// The file.
 pub(super) struct Backend {
     pub(super) file: Arc<dyn RandomAccessFile>,
-    pub(super) trouble: Arc<Trouble>,
+    pub(super) trouble: Arc<DiskFailure>,
 }
 
 impl std::fmt::Debug for Backend {

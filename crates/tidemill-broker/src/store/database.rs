@@ -4,8 +4,8 @@
 //! whose pages lie, so each call into it is guarded: a panic is damage.
 
 use super::{
-    Batch, StoreError, Table,
-    backend::{Backend, Trouble},
+    StoreBatch, StoreError, StoreTable,
+    backend::{Backend, DiskFailure},
     disk_error,
 };
 use redb::{ReadableDatabase, TableDefinition, TableError};
@@ -28,9 +28,9 @@ const COUNT_KEY: &str = "count";
 
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
-type Reading = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+type TableReading = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
 
-const fn definition(table: Table) -> Definition {
+const fn definition(table: StoreTable) -> Definition {
     TableDefinition::new(table.name())
 }
 
@@ -38,7 +38,7 @@ const fn definition(table: Table) -> Definition {
 pub(super) struct Database {
     redb: redb::Database,
     file: PathBuf,
-    trouble: Arc<Trouble>,
+    trouble: Arc<DiskFailure>,
     /// Let go of after the file.
     _lock: Box<dyn DiskLock>,
 }
@@ -68,12 +68,12 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// redb's error: the disk's, if the disk had one, else damage.
-fn told(file: &Path, trouble: &Trouble, error: impl ToString) -> StoreError {
+fn told(file: &Path, trouble: &DiskFailure, error: impl ToString) -> StoreError {
     refused(file, trouble).unwrap_or_else(|| damaged(file, error))
 }
 
 /// The disk's refusal, if there was one.
-fn refused(file: &Path, trouble: &Trouble) -> Option<StoreError> {
+fn refused(file: &Path, trouble: &DiskFailure) -> Option<StoreError> {
     let (error, sync) = trouble.first()?;
     Some(if sync {
         StoreError::Failed { file: file.to_owned(), why: format!("a sync failed: {error}") }
@@ -85,7 +85,7 @@ fn refused(file: &Path, trouble: &Trouble) -> Option<StoreError> {
 fn redb_at(
     world: &World,
     file: &Path,
-    trouble: &Arc<Trouble>,
+    trouble: &Arc<DiskFailure>,
 ) -> Result<redb::Database, StoreError> {
     let placed = world.disk.open_random_access(file).map_err(|error| disk_error(file, &error))?;
     let backend = Backend { file: placed, trouble: Arc::clone(trouble) };
@@ -114,7 +114,7 @@ impl Database {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(said(error)),
                 _ => {}
             }
-            let trouble = Arc::new(Trouble::default());
+            let trouble = Arc::new(DiskFailure::default());
             drop(redb_at(world, &new, &trouble)?);
             if let Some(error) = refused(file, &trouble) {
                 return Err(error);
@@ -124,10 +124,10 @@ impl Database {
             return Err(damaged(file, "it is empty"));
         }
         disk.sync_dir(file.parent().unwrap_or(Path::new(""))).map_err(said)?;
-        let trouble = Arc::new(Trouble::default());
+        let trouble = Arc::new(DiskFailure::default());
         let redb = redb_at(world, file, &trouble)?;
         let database = Self { redb, file: file.to_owned(), trouble, _lock: lock };
-        for table in Table::ALL {
+        for table in StoreTable::ALL {
             database.scan(table, &[], &mut |_, _| ControlFlow::Continue(()))?;
         }
         Ok(database)
@@ -147,7 +147,7 @@ impl Database {
         told(&self.file, &self.trouble, error)
     }
 
-    fn reading(&self, table: Table) -> Result<Option<Reading>, StoreError> {
+    fn reading(&self, table: StoreTable) -> Result<Option<TableReading>, StoreError> {
         let read = self.redb.begin_read().map_err(|error| self.told(error))?;
         match read.open_table(definition(table)) {
             Ok(table) => Ok(Some(table)),
@@ -156,7 +156,7 @@ impl Database {
         }
     }
 
-    pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) fn get(&self, table: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         guarded(&self.file, || {
             let Some(reading) = self.reading(table)? else { return Ok(None) };
             let Some(sealed) = reading.get(key).map_err(|error| self.told(error))? else {
@@ -168,7 +168,7 @@ impl Database {
 
     pub(super) fn scan(
         &self,
-        table: Table,
+        table: StoreTable,
         prefix: &[u8],
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
@@ -206,7 +206,7 @@ impl Database {
     pub(super) fn apply<'a>(
         &self,
         count: u64,
-        batches: impl Iterator<Item = &'a Batch>,
+        batches: impl Iterator<Item = &'a StoreBatch>,
     ) -> Result<(), StoreError> {
         guarded(&self.file, || {
             let mut write = self.redb.begin_write().map_err(|error| self.told(error))?;
@@ -243,7 +243,7 @@ impl Database {
     /// A value without its checksum.
     fn unsealed<'v>(
         &self,
-        table: Table,
+        table: StoreTable,
         key: &[u8],
         sealed: &'v [u8],
     ) -> Result<&'v [u8], StoreError> {
@@ -258,7 +258,7 @@ impl Database {
 }
 
 /// A value with its checksum behind it.
-fn sealed(table: Table, key: &[u8], value: &[u8]) -> Vec<u8> {
+fn sealed(table: StoreTable, key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut sealed = Vec::with_capacity(value.len() + 4);
     sealed.extend_from_slice(value);
     sealed.extend_from_slice(&checksum(table, key, value).to_be_bytes());
@@ -266,7 +266,7 @@ fn sealed(table: Table, key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 /// Over table, key and value, each after its length.
-fn checksum(table: Table, key: &[u8], value: &[u8]) -> u32 {
+fn checksum(table: StoreTable, key: &[u8], value: &[u8]) -> u32 {
     let mut bytes = Vec::with_capacity(key.len() + value.len() + 40);
     for part in [table.name().as_bytes(), key, value] {
         bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());

@@ -14,15 +14,15 @@ fn sim(seed: u64) -> SimWorld {
     sim
 }
 
-fn open(sim: &SimWorld) -> Result<Store, StoreError> {
-    Store::open(&sim.world, Path::new(FILE))
+fn open(sim: &SimWorld) -> Result<MetadataStore, StoreError> {
+    MetadataStore::open(&sim.world, Path::new(FILE))
 }
 
-type Content = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
+type Content = BTreeMap<(StoreTable, Vec<u8>), Vec<u8>>;
 
-fn content(store: &Store) -> Content {
+fn content(store: &MetadataStore) -> Content {
     let mut content = Content::new();
-    for table in Table::ALL {
+    for table in StoreTable::ALL {
         let visit = |key: &[u8], value: &[u8]| {
             content.insert((table, key.to_vec()), value.to_vec());
             ControlFlow::Continue(())
@@ -33,13 +33,13 @@ fn content(store: &Store) -> Content {
 }
 
 /// Changes two tables, the same two keys of each in every batch.
-fn batch(number: u32) -> Batch {
-    let mut batch = Batch::default();
-    batch.put(Table::Offsets, b"all".as_slice(), number.to_be_bytes());
-    batch.put(Table::Groups, b"all".as_slice(), number.to_be_bytes());
+fn batch(number: u32) -> StoreBatch {
+    let mut batch = StoreBatch::default();
+    batch.put(StoreTable::Offsets, b"all".as_slice(), number.to_be_bytes());
+    batch.put(StoreTable::Groups, b"all".as_slice(), number.to_be_bytes());
     let (here, gone) = if number.is_multiple_of(2) { ("even", "odd") } else { ("odd", "even") };
-    batch.put(Table::Offsets, here, vec![number as u8; 700]);
-    batch.delete(Table::Offsets, gone);
+    batch.put(StoreTable::Offsets, here, vec![number as u8; 700]);
+    batch.delete(StoreTable::Offsets, gone);
     batch
 }
 
@@ -47,19 +47,19 @@ fn after(number: u32) -> Content {
     let all = b"all".to_vec();
     let here = if number.is_multiple_of(2) { "even" } else { "odd" };
     BTreeMap::from([
-        ((Table::Offsets, all.clone()), number.to_be_bytes().to_vec()),
-        ((Table::Groups, all), number.to_be_bytes().to_vec()),
-        ((Table::Offsets, here.as_bytes().to_vec()), vec![number as u8; 700]),
+        ((StoreTable::Offsets, all.clone()), number.to_be_bytes().to_vec()),
+        ((StoreTable::Groups, all), number.to_be_bytes().to_vec()),
+        ((StoreTable::Offsets, here.as_bytes().to_vec()), vec![number as u8; 700]),
     ])
 }
 
 /// The batch that the store has last; 0 for none. Half a batch is none of these.
-fn newest(store: &Store) -> u32 {
+fn newest(store: &MetadataStore) -> u32 {
     let content = content(store);
     if content.is_empty() {
         return 0;
     }
-    let number = &content[&(Table::Offsets, b"all".to_vec())];
+    let number = &content[&(StoreTable::Offsets, b"all".to_vec())];
     let number = u32::from_be_bytes(number.as_slice().try_into().unwrap());
     assert!(content == after(number), "half of batch {number}");
     number
@@ -69,41 +69,41 @@ fn newest(store: &Store) -> u32 {
 fn values_come_back_in_order_and_by_prefix() {
     let sim = sim(1);
     let store = open(&sim).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = StoreBatch::default();
     for key in ["b2", "a", "b1", "c", "b"] {
-        batch.put(Table::Groups, key, format!("value of {key}"));
+        batch.put(StoreTable::Groups, key, format!("value of {key}"));
     }
-    batch.delete(Table::Groups, "c");
-    batch.put(Table::Producers, "b", "elsewhere");
+    batch.delete(StoreTable::Groups, "c");
+    batch.put(StoreTable::Producers, "b", "elsewhere");
     assert!(!batch.is_empty());
     store.commit_blocking(batch).unwrap();
     let mut seen = Vec::new();
     store
-        .scan(Table::Groups, b"b", |key, value| {
+        .scan(StoreTable::Groups, b"b", |key, value| {
             seen.push((key.to_vec(), value.to_vec()));
             if seen.len() < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })
         .unwrap();
     let expected = ["b", "b1"].map(|it| (it.as_bytes().to_vec(), format!("value of {it}")));
     assert_eq!(seen, expected.map(|(key, value)| (key, value.into_bytes())));
-    assert_eq!(store.get(Table::Groups, b"a").unwrap(), Some(b"value of a".to_vec()));
-    assert_eq!(store.get(Table::Groups, b"c").unwrap(), None);
-    assert_eq!(store.get(Table::Settings, b"a").unwrap(), None);
+    assert_eq!(store.get(StoreTable::Groups, b"a").unwrap(), Some(b"value of a".to_vec()));
+    assert_eq!(store.get(StoreTable::Groups, b"c").unwrap(), None);
+    assert_eq!(store.get(StoreTable::Settings, b"a").unwrap(), None);
 }
 
 #[test]
 fn the_last_of_two_changes_of_a_key_counts() {
     let store = open(&sim(1)).unwrap();
-    let mut first = Batch::default();
-    first.put(Table::Groups, "a", "1");
-    first.delete(Table::Groups, "a");
-    let mut second = Batch::default();
-    second.delete(Table::Groups, "b");
-    second.put(Table::Groups, "b", "2");
+    let mut first = StoreBatch::default();
+    first.put(StoreTable::Groups, "a", "1");
+    first.delete(StoreTable::Groups, "a");
+    let mut second = StoreBatch::default();
+    second.delete(StoreTable::Groups, "b");
+    second.put(StoreTable::Groups, "b", "2");
     first.append(second);
     store.commit_blocking(first).unwrap();
-    assert_eq!(store.get(Table::Groups, b"a").unwrap(), None);
-    assert_eq!(store.get(Table::Groups, b"b").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(store.get(StoreTable::Groups, b"a").unwrap(), None);
+    assert_eq!(store.get(StoreTable::Groups, b"b").unwrap(), Some(b"2".to_vec()));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn batches_are_applied_as_they_were_handed_in_though_nobody_waits() {
     }
     store.close();
     assert_eq!(store.commit_blocking(batch(501)), Err(StoreError::Closed));
-    assert_eq!(store.get(Table::Groups, b"all"), Err(StoreError::Closed));
+    assert_eq!(store.get(StoreTable::Groups, b"all"), Err(StoreError::Closed));
     assert_eq!(newest(&open(&sim).unwrap()), 500);
 }
 
@@ -143,11 +143,11 @@ fn commits_that_wait_share_a_sync() {
 #[test]
 fn too_large_a_batch_is_refused_alone() {
     let store = open(&sim(1)).unwrap();
-    let mut large = Batch::default();
-    large.put(Table::Groups, "a", vec![0; BATCH_BYTES_MAX]);
+    let mut large = StoreBatch::default();
+    large.put(StoreTable::Groups, "a", vec![0; BATCH_BYTES_MAX]);
     assert!(matches!(store.commit_blocking(large), Err(StoreError::TooLarge { .. })));
-    let mut long = Batch::default();
-    long.put(Table::Groups, vec![0; KEY_BYTES_MAX + 1], "");
+    let mut long = StoreBatch::default();
+    long.put(StoreTable::Groups, vec![0; KEY_BYTES_MAX + 1], "");
     assert!(matches!(store.commit_blocking(long), Err(StoreError::TooLarge { .. })));
     store.commit_blocking(batch(1)).unwrap();
     assert_eq!(newest(&store), 1);
@@ -271,8 +271,8 @@ fn a_full_disk_refuses_batches_until_there_is_room() {
     let store = open(&sim).unwrap();
     store.commit_blocking(batch(1)).unwrap();
     sim.disk.set_capacity(sim.disk.used() + (8 << 10));
-    let mut big = Batch::default();
-    big.put(Table::Producers, "big", vec![7; 12 << 20]);
+    let mut big = StoreBatch::default();
+    big.put(StoreTable::Producers, "big", vec![7; 12 << 20]);
     for _ in 0..3 {
         let refused = store.commit_blocking(big.clone()).unwrap_err();
         assert!(matches!(refused, StoreError::Disk { full: true, .. }), "{refused}");
@@ -285,8 +285,8 @@ fn a_full_disk_refuses_batches_until_there_is_room() {
     drop(store);
     sim.disk.power_cut();
     let store = open(&sim).unwrap();
-    assert_eq!(store.get(Table::Producers, b"big").unwrap().unwrap().len(), 12 << 20);
-    assert_eq!(store.get(Table::Groups, b"all").unwrap(), Some(2u32.to_be_bytes().to_vec()));
+    assert_eq!(store.get(StoreTable::Producers, b"big").unwrap().unwrap().len(), 12 << 20);
+    assert_eq!(store.get(StoreTable::Groups, b"all").unwrap(), Some(2u32.to_be_bytes().to_vec()));
 }
 
 #[test]
@@ -346,7 +346,7 @@ proptest! {
     fn a_store_is_a_map_that_survives(
         seed in 0u64..1000,
         steps in proptest::collection::vec(
-            (proptest::collection::vec((0usize..Table::ALL.len(), 0u8..12, proptest::option::of(0usize..3000)), 0..8), 0u8..10),
+            (proptest::collection::vec((0usize..StoreTable::ALL.len(), 0u8..12, proptest::option::of(0usize..3000)), 0..8), 0u8..10),
             1..25,
         ),
     ) {
@@ -354,9 +354,9 @@ proptest! {
         let mut store = open(&sim).unwrap();
         let mut model = Content::new();
         for (changes, then) in steps {
-            let mut batch = Batch::default();
+            let mut batch = StoreBatch::default();
             for (table, key, value) in changes {
-                let table = Table::ALL[table];
+                let table = StoreTable::ALL[table];
                 let key = vec![key; usize::from(key)];
                 match value {
                     Some(length) => {

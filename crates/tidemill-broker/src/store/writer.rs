@@ -4,7 +4,7 @@
 //! transaction is there. After a failed sync that would tell nothing: the system may show bytes of
 //! the file that the disk does not have.
 
-use super::{Batch, OnCommitted, Shared, StoreError, database::Database};
+use super::{OnCommitted, StoreBatch, StoreError, StoreState, database::Database};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, PoisonError, mpsc},
@@ -16,18 +16,18 @@ const BATCHES_MAX: usize = 4096;
 const BYTES_MAX: usize = 16 << 20;
 
 /// A batch and its notification.
-pub(super) struct Request {
-    pub(super) batch: Batch,
+pub(super) struct CommitRequest {
+    pub(super) batch: StoreBatch,
     pub(super) notice: OnCommitted,
 }
 
-pub(super) struct Writer {
-    shared: Arc<Shared>,
-    requests: mpsc::Receiver<Request>,
+pub(super) struct StoreWriter {
+    shared: Arc<StoreState>,
+    requests: mpsc::Receiver<CommitRequest>,
 }
 
-impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, requests: mpsc::Receiver<Request>) -> Self {
+impl StoreWriter {
+    pub(super) fn new(shared: Arc<StoreState>, requests: mpsc::Receiver<CommitRequest>) -> Self {
         Self { shared, requests }
     }
 
@@ -53,7 +53,7 @@ impl Writer {
         }
     }
 
-    fn commit(&self, group: &[Request]) -> Result<(), StoreError> {
+    fn commit(&self, group: &[CommitRequest]) -> Result<(), StoreError> {
         if let Some(error) = self.shared.failure() {
             return Err(error);
         }
@@ -66,14 +66,14 @@ impl Writer {
             Some(Ok(())) => return Ok(()),
             Some(Err(again)) => again,
             // It could not be opened again after an earlier error.
-            None => Again { count: 0, may_be_there: false, can_reopen: true, error: None },
+            None => OpenQuestion { count: 0, may_be_there: false, can_reopen: true, error: None },
         };
         self.reopen(group, again)
     }
 
     /// After an error: finds out by opening the file again whether the transaction is there, and
     /// tries once if it was not tried yet.
-    fn reopen(&self, group: &[Request], again: Again) -> Result<(), StoreError> {
+    fn reopen(&self, group: &[CommitRequest], again: OpenQuestion) -> Result<(), StoreError> {
         let shared = &*self.shared;
         let file = &shared.file;
         let mut slot = shared.database.write().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ impl Writer {
     }
 
     /// The error of a second try: there is no third.
-    fn settle(&self, again: Again) -> StoreError {
+    fn settle(&self, again: OpenQuestion) -> StoreError {
         let why = match again.error {
             Some(error) if !again.may_be_there && again.can_reopen => return error,
             Some(error) => error.to_string(),
@@ -132,7 +132,7 @@ impl Writer {
 }
 
 /// The open question after a transaction that failed.
-struct Again {
+struct OpenQuestion {
     /// The number of the transaction.
     count: u64,
     may_be_there: bool,
@@ -141,8 +141,8 @@ struct Again {
     error: Option<StoreError>,
 }
 
-fn attempt(database: &Database, group: &[Request]) -> Result<(), Again> {
-    let again = |count, may_be_there, error| Again {
+fn attempt(database: &Database, group: &[CommitRequest]) -> Result<(), OpenQuestion> {
+    let again = |count, may_be_there, error| OpenQuestion {
         count,
         may_be_there,
         can_reopen: database.can_reopen(),

@@ -1,7 +1,7 @@
 //! Long answers other than those to fetches: all that are not taken yet have a bound together.
 
 use super::node::{Node, until};
-use crate::frame::Charge;
+use crate::frame::MemoryCharge;
 use std::time::Duration;
 use tidemill_types::ByteSize;
 use tidemill_wire::kafka::{message::*, text};
@@ -31,8 +31,8 @@ async fn node(transfer_ms: u64) -> (Node, DescribeConfigsRequestData) {
 }
 
 /// All that answers may have, and the turn of the one that may be beyond that.
-fn all_of(node: &Node) -> Charge {
-    let mut all = Charge::new(&node.broker.answers);
+fn all_of(node: &Node) -> MemoryCharge {
+    let mut all = MemoryCharge::new(&node.broker.answers);
     assert!(all.set_in_turn((1 << 20) + 1));
     all
 }

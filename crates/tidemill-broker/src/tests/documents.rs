@@ -4,8 +4,8 @@ use crate::{
     BrokerSettings,
     broker_settings::BROKER_SETTINGS,
     requests::REQUESTS,
-    store::Table,
-    topic_settings::{Defaults, Kind, Place, TOPIC_SETTINGS, TopicSetting},
+    store::StoreTable,
+    topic_settings::{Defaults, SettingPlace, SettingType, TOPIC_SETTINGS, TopicSetting},
 };
 use std::collections::BTreeSet;
 
@@ -22,14 +22,14 @@ fn table<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
     rows.skip(2).map(cells).collect()
 }
 
-fn kind(kind: Kind) -> &'static str {
+fn kind(kind: SettingType) -> &'static str {
     match kind {
-        Kind::Boolean => "boolean",
-        Kind::String => "text",
-        Kind::Int => "int",
-        Kind::Long => "long",
-        Kind::Double => "double",
-        Kind::List => "list",
+        SettingType::Boolean => "boolean",
+        SettingType::String => "text",
+        SettingType::Int => "int",
+        SettingType::Long => "long",
+        SettingType::Double => "double",
+        SettingType::List => "list",
     }
 }
 
@@ -39,9 +39,9 @@ fn code(text: &str) -> String {
 
 fn topic_row(setting: &TopicSetting) -> String {
     let counts = match setting.place {
-        Place::Field { .. } | Place::Used { .. } => "yes".to_owned(),
-        Place::Only { value, why } => format!("only `{value}`: {why}"),
-        Place::Kept { .. } => "kept, no effect".to_owned(),
+        SettingPlace::Field { .. } | SettingPlace::Used { .. } => "yes".to_owned(),
+        SettingPlace::Only { value, why } => format!("only `{value}`: {why}"),
+        SettingPlace::Kept { .. } => "kept, no effect".to_owned(),
     };
     let default = match Defaults::built_in().value(setting).as_str() {
         "9223372036854775807" => "no limit (2⁶³ − 1)".to_owned(),
@@ -96,7 +96,7 @@ fn the_page_of_formats_has_the_tables_of_the_store() {
     let rows = table(FORMATS, "### Tables of the store");
     let named = rows.iter().map(|row| row[0].trim_matches('`')).filter(|it| !it.is_empty());
     let said: BTreeSet<&str> = named.collect();
-    let known: BTreeSet<&str> = Table::ALL.iter().map(|it| it.name()).collect();
+    let known: BTreeSet<&str> = StoreTable::ALL.iter().map(|it| it.name()).collect();
     assert_eq!(said, known);
     assert_eq!(
         known.into_iter().collect::<Vec<_>>(),

@@ -4,7 +4,7 @@ use super::{
     client::*,
     node::{Node, until},
 };
-use crate::frame::Charge;
+use crate::frame::MemoryCharge;
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -504,7 +504,7 @@ async fn a_fetch_of_more_partitions_than_there_is_room_for_is_answered_at_once()
     let node = Node::start().await;
     let mut client = node.client().await;
     client.create("t", 1).await;
-    let mut all = Charge::new(&node.broker.sessions.others);
+    let mut all = MemoryCharge::new(&node.broker.sessions.others);
     assert!(all.set_most(usize::MAX, 1) > 0, "others have all of it");
     let answer = client.fetch("t", 0, 0, 300_000).await;
     assert_eq!((answer.error_code, answer.high_watermark), (0, 0));

@@ -5,7 +5,7 @@
 
 use super::client::*;
 use crate::{
-    Broker, BrokerSettings, Unwired,
+    Broker, BrokerSettings, DirectClient,
     requests::{REQUESTS, RequestKind},
 };
 use bytes::{Bytes, BytesMut};
@@ -231,7 +231,7 @@ struct Counts {
 }
 
 /// Asks; what is answered is an answer of that request, and says no unknown error.
-async fn ask(client: &mut Unwired, frame: Bytes, counts: &mut Counts) {
+async fn ask(client: &mut DirectClient, frame: Bytes, counts: &mut Counts) {
     let head = frame
         .first_chunk::<4>()
         .map(|it| (i16::from_be_bytes([it[0], it[1]]), i16::from_be_bytes([it[2], it[3]])));
@@ -259,7 +259,7 @@ async fn row_34_no_bytes_hurt_a_broker() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let sim = World::simulated(34);
     let (log, broker) = broker(&sim);
-    let mut client = Unwired::new(&broker);
+    let mut client = DirectClient::new(&broker);
     let mut frames = plain_frames();
     let plain = frames.len();
     frames.extend(full_frames());
@@ -284,7 +284,7 @@ async fn row_34_no_bytes_hurt_a_broker() {
     assert!(counts.answered > 1_000 && counts.refused > 300, "{counts:?}");
     assert!(counts.waiting < 400, "{counts:?}");
     // It serves as before.
-    let mut after = Unwired::new(&broker);
+    let mut after = DirectClient::new(&broker);
     let good = content(&produce("t", 0, chunk(&["good"]), -1), 9).unwrap();
     let answer = after.ask(good).await.unwrap().unwrap();
     assert!(shown_of(ApiKey::Produce, 9, answer).contains("error_code: 0,"));
@@ -297,7 +297,7 @@ async fn row_34_no_bytes_hurt_a_broker() {
 async fn a_request_without_an_answer_is_told_of_in_its_own_numbers() {
     let sim = World::simulated(1);
     let (log, broker) = broker(&sim);
-    let mut client = Unwired::new(&broker);
+    let mut client = DirectClient::new(&broker);
     let mut why = async |key: i16, version: i16| {
         let mut frame = BytesMut::new();
         frame.extend_from_slice(&key.to_be_bytes());
@@ -333,7 +333,7 @@ proptest! {
             frame.extend_from_slice(&version.to_be_bytes());
             frame.extend_from_slice(&bytes);
             let mut counts = Counts::default();
-            ask(&mut Unwired::new(&broker), frame.freeze(), &mut counts).await;
+            ask(&mut DirectClient::new(&broker), frame.freeze(), &mut counts).await;
             broker.close();
             log.close();
         });

@@ -177,7 +177,7 @@ async fn what_all_named_groups_have_read_goes() {
     let streamlet = node.log.get("t").unwrap().streamlet(0).unwrap();
     let now = || Micros(World::real().clock.wall_micros());
     let round = || {
-        crate::tending::progress(&node.broker);
+        crate::upkeep::progress(&node.broker);
         node.log.maintain(now()).unwrap();
         streamlet.start_offset()
     };

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     partition::Partition,
-    store::{Batch, Table},
-    tending,
+    store::{StoreBatch, StoreTable},
+    upkeep,
 };
 use std::sync::{
     Arc,
@@ -77,7 +77,7 @@ async fn r1_r4_what_is_known_is_the_same_after_a_restart_with_snapshots_and_with
             client.produce("t", 0, chunk(&["x"])).await;
             if stored.contains(&round) {
                 // While `b` has a transaction open.
-                tending::last_snapshots(&before.broker);
+                upkeep::last_snapshots(&before.broker);
             }
             b.end(&mut client, round % 3 != 0).await;
         }
@@ -106,7 +106,7 @@ fn stored(node: &Node, stream: &[u8; 16]) -> usize {
         count += 1;
         std::ops::ControlFlow::Continue(())
     };
-    node.broker.store.scan(Table::Producers, stream, visit).unwrap();
+    node.broker.store.scan(StoreTable::Producers, stream, visit).unwrap();
     count
 }
 
@@ -121,8 +121,8 @@ async fn what_is_stored_of_a_topic_goes_with_it_though_nobody_has_asked_for_its_
         producer.begin(&mut client, &[(0, "a"), (1, "b"), (2, "c")]).await;
         assert_eq!(producer.end(&mut client, commit).await, 0);
     }
-    let mut batch = Batch::default();
-    batch.put(Table::Producers, stays.to_bytes(), "of another stream");
+    let mut batch = StoreBatch::default();
+    batch.put(StoreTable::Producers, stays.to_bytes(), "of another stream");
     before.broker.store.commit(batch).await.unwrap();
     before.stop().await;
 
@@ -155,7 +155,7 @@ async fn r1_a_snapshot_of_a_log_that_lost_its_end_is_not_believed() {
             sent.push((producer.clone(), value.clone()));
             assert_eq!(producer.send(&mut client, 0, &[&value]).await, (0, at));
         }
-        tending::last_snapshots(&before.broker);
+        upkeep::last_snapshots(&before.broker);
         sim.disk.power_cut();
         let after = node(&sim, Fsync::Os).await;
         let mut client = after.client().await;

@@ -5,11 +5,11 @@
 //! takes no value but ours.
 
 use super::{
-    CLEANUP, MAX_LAG, MIN_LAG, Place, READERS, TopicSetting,
-    value::{self, Kind, bounded, one_of},
+    CLEANUP, MAX_LAG, MIN_LAG, READERS, SettingPlace, TopicSetting,
+    value::{self, SettingType, bounded, one_of},
 };
 use crate::fsync;
-use Place::{Field, Kept, Only, Used};
+use SettingPlace::{Field, Kept, Only, Used};
 use tidemill_log::Retention;
 use tidemill_types::{ByteSize, Span};
 
@@ -44,7 +44,7 @@ fn unlimited_or_number(text: &str) -> Result<i64, String> {
 pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     TopicSetting {
         name: CLEANUP,
-        kind: Kind::List,
+        kind: SettingType::List,
         of_broker: Some("log.cleanup.policy"),
         doc: "What happens to old records. `delete`: retention. `compact`: nothing goes, and \
               records without a key are refused; compaction itself comes in a later version. \
@@ -53,49 +53,49 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "compression.gzip.level",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         of_broker: None,
         doc: "Kept and not used: batches are never compressed anew.",
         place: Kept { default: "-1", check: value::gzip_level },
     },
     TopicSetting {
         name: "compression.lz4.level",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         of_broker: None,
         doc: "Kept and not used: batches are never compressed anew.",
         place: Kept { default: "9", check: |text| bounded(text, 1, 17).map(drop) },
     },
     TopicSetting {
         name: "compression.type",
-        kind: Kind::String,
+        kind: SettingType::String,
         of_broker: Some("compression.type"),
         doc: "Kept and not used: batches are stored and sent as producers compressed them, whatever it says.",
         place: Kept { default: "producer", check: codec },
     },
     TopicSetting {
         name: "compression.zstd.level",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         of_broker: None,
         doc: "Kept and not used: batches are never compressed anew.",
         place: Kept { default: "3", check: |text| bounded(text, -131_072, 22).map(drop) },
     },
     TopicSetting {
         name: "delete.retention.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept for compaction, which comes in a later version.",
         place: Kept { default: "86400000", check: number },
     },
     TopicSetting {
         name: "file.delete.delay.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept and not used: files of deleted records are used again at once.",
         place: Kept { default: "60000", check: number },
     },
     TopicSetting {
         name: "flush.messages",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "1: a batch is on the disk before it is acknowledged. It can make `tidemill.fsync` \
               stronger, never weaker, and does not count when that is set.",
@@ -103,7 +103,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "flush.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Records are on the disk at most this long after they were acknowledged. It can make \
               `tidemill.fsync` stronger, never weaker, and does not count when that is set.",
@@ -111,49 +111,49 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "follower.replication.throttled.replicas",
-        kind: Kind::List,
+        kind: SettingType::List,
         of_broker: None,
         doc: "Kept and not used: there is one replica.",
         place: Kept { default: "", check: value::replicas },
     },
     TopicSetting {
         name: "index.interval.bytes",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         of_broker: None,
         doc: "Kept and not used: there is no index by record.",
         place: Kept { default: "4096", check: |text| bounded(text, 0, INT_MAX).map(drop) },
     },
     TopicSetting {
         name: "leader.replication.throttled.replicas",
-        kind: Kind::List,
+        kind: SettingType::List,
         of_broker: None,
         doc: "Kept and not used: there is one replica.",
         place: Kept { default: "", check: value::replicas },
     },
     TopicSetting {
         name: "local.retention.bytes",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept and not used: there is no remote storage yet.",
         place: Kept { default: "-2", check: local },
     },
     TopicSetting {
         name: "local.retention.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept and not used: there is no remote storage yet.",
         place: Kept { default: "-2", check: local },
     },
     TopicSetting {
         name: MAX_LAG,
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept for compaction, which comes in a later version. Not below `min.compaction.lag.ms`.",
         place: Kept { default: UNLIMITED, check: |text| bounded(text, 1, i64::MAX).map(drop) },
     },
     TopicSetting {
         name: "max.message.bytes",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         of_broker: Some("message.max.bytes"),
         doc: "Bytes of the largest batch that is taken, as it is sent: 1024 to 1073741824.",
         place: Field {
@@ -166,21 +166,21 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "message.timestamp.after.max.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept and not used: any timestamp is taken. Retention goes by the time of the append.",
         place: Kept { default: UNLIMITED, check: number },
     },
     TopicSetting {
         name: "message.timestamp.before.max.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept and not used: any timestamp is taken. Retention goes by the time of the append.",
         place: Kept { default: UNLIMITED, check: number },
     },
     TopicSetting {
         name: "message.timestamp.type",
-        kind: Kind::String,
+        kind: SettingType::String,
         of_broker: Some("log.message.timestamp.type"),
         doc: "`CreateTime`: records keep their producer's timestamps. `LogAppendTime`: they have \
               the broker's, of the moment of their append.",
@@ -191,56 +191,56 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "min.cleanable.dirty.ratio",
-        kind: Kind::Double,
+        kind: SettingType::Double,
         of_broker: None,
         doc: "Kept for compaction, which comes in a later version.",
         place: Kept { default: "0.5", check: value::ratio },
     },
     TopicSetting {
         name: MIN_LAG,
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept for compaction, which comes in a later version.",
         place: Kept { default: "0", check: number },
     },
     TopicSetting {
         name: "min.insync.replicas",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         of_broker: Some("min.insync.replicas"),
         doc: "There is one replica, and it is in sync.",
         place: Only { value: "1", why: "this node is the only replica" },
     },
     TopicSetting {
         name: "preallocate",
-        kind: Kind::Boolean,
+        kind: SettingType::Boolean,
         of_broker: None,
         doc: "Kept and not used: space for files is always reserved before it is written to.",
         place: Kept { default: "true", check: boolean },
     },
     TopicSetting {
         name: "remote.log.copy.disable",
-        kind: Kind::Boolean,
+        kind: SettingType::Boolean,
         of_broker: None,
         doc: "Kept and not used: there is no remote storage yet.",
         place: Kept { default: "false", check: boolean },
     },
     TopicSetting {
         name: "remote.log.delete.on.disable",
-        kind: Kind::Boolean,
+        kind: SettingType::Boolean,
         of_broker: None,
         doc: "Kept and not used: there is no remote storage yet.",
         place: Kept { default: "false", check: boolean },
     },
     TopicSetting {
         name: "remote.storage.enable",
-        kind: Kind::Boolean,
+        kind: SettingType::Boolean,
         of_broker: None,
         doc: "There is no remote storage yet.",
         place: Only { value: "false", why: "remote storage comes in a later version" },
     },
     TopicSetting {
         name: "retention.bytes",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: Some("log.retention.bytes"),
         doc: "Bytes of each partition that are always kept; older segments go. Below 0: no limit.",
         place: Field {
@@ -255,7 +255,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "retention.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: Some("log.retention.ms"),
         doc: "How long records are kept after their append by the broker's clock, whatever \
               timestamps they have. -1: for ever.",
@@ -271,7 +271,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "segment.bytes",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         of_broker: Some("log.segment.bytes"),
         doc: "Bytes of a segment's file: 65536 to 1073741824. Retention goes by whole segments.",
         place: Field {
@@ -284,30 +284,30 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "segment.index.bytes",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         of_broker: None,
         doc: "Kept and not used: there is no index by record.",
         place: Kept { default: "10485760", check: |text| bounded(text, 4, INT_MAX).map(drop) },
     },
     TopicSetting {
         name: "segment.jitter.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept and not used: segments end by size, and when retention needs it.",
         place: Kept { default: "0", check: number },
     },
     TopicSetting {
         name: "segment.ms",
-        kind: Kind::Long,
+        kind: SettingType::Long,
         of_broker: None,
         doc: "Kept and not used: segments end by size, and when retention needs it.",
         place: Kept { default: "604800000", check: |text| bounded(text, 1, i64::MAX).map(drop) },
     },
     TopicSetting {
         name: "tidemill.active.groups",
-        kind: Kind::Int,
+        kind: SettingType::Int,
         of_broker: Some("tidemill.active.groups"),
-        doc: "Groups of segments of each partition that are appended to at once, by different \
+        doc: "GroupRegistry of segments of each partition that are appended to at once, by different \
               producers: 1 to 64.",
         place: Field {
             get: |spec, _| spec.active_groups.to_string(),
@@ -319,7 +319,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "tidemill.fsync",
-        kind: Kind::String,
+        kind: SettingType::String,
         of_broker: Some("tidemill.fsync"),
         doc: "When a batch is acknowledged to producers that ask for all replicas, and visible: \
               `always`, when it is on the disk; an interval such as `10ms`, when it is written, \
@@ -334,7 +334,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: READERS,
-        kind: Kind::List,
+        kind: SettingType::List,
         of_broker: None,
         doc: "Consumer groups, with commas between them. Segments below the offsets that all of \
               them committed go, whatever their age; retention by time and bytes goes on beside it.",
@@ -342,7 +342,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     },
     TopicSetting {
         name: "unclean.leader.election.enable",
-        kind: Kind::Boolean,
+        kind: SettingType::Boolean,
         of_broker: Some("unclean.leader.election.enable"),
         doc: "Kept and not used: there is one replica, so none that lacks acknowledged records ever leads.",
         place: Kept { default: "false", check: boolean },

@@ -2,7 +2,7 @@
 
 /// The type of a value, by the protocol's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SettingType {
     /// `true` or `false`.
     Boolean = 1,
     /// Text.

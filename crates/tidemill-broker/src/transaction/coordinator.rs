@@ -16,29 +16,29 @@
 //! - The next transaction of an id begins when all markers of the one before are durable.
 //! - A request that is dropped half way leaves the store and the memory the same.
 
-mod mark;
+mod markers;
 mod room;
 mod upkeep;
 
 use super::{
-    entry::{Entry, Marked},
+    entry::{MarkerTarget, TransactionEntry},
     state::{
-        End, Ended, Init, Initialized, ProducerEpoch, Protocol, Transaction, TransactionError,
-        init, wants_id,
+        EndOutcome, EndRequest, InitOutcome, InitRequest, ProducerIdentity, Protocol, Transaction,
+        TransactionError, init, wants_id,
     },
 };
 use crate::{
     Broker,
     group::{
-        offsets::Place,
-        registry::{Groups, NewOffset, Who},
+        offsets::TopicPartition,
+        registry::{GroupRegistry, NewOffset, RequestSender},
     },
-    partition::{Fate, Mark},
-    producer::ids::Ids,
+    partition::{TransactionFate, TransactionMark},
+    producer::ids::ProducerIds,
     settings::TransactionLimits,
-    store::{Batch, Store, StoreError, Table},
+    store::{MetadataStore, StoreBatch, StoreError, StoreTable},
 };
-use mark::{mark_group, mark_partition};
+use markers::{mark_group, mark_partition};
 use std::{
     collections::BTreeMap,
     ops::ControlFlow,
@@ -75,8 +75,8 @@ pub(crate) enum Failure {
 
 /// The sender of a request, and its protocol.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker {
-    pub(crate) producer: ProducerEpoch,
+pub(crate) struct TransactionSender {
+    pub(crate) producer: ProducerIdentity,
     pub(crate) protocol: Protocol,
     /// Its connection: a later one has a larger number.
     pub(crate) connection: u64,
@@ -85,10 +85,10 @@ pub(crate) struct Asker {
 /// All transactional ids.
 pub(crate) struct Coordinator {
     world: World,
-    store: Arc<Store>,
+    store: Arc<MetadataStore>,
     pub(crate) limits: TransactionLimits,
-    pub(crate) ids: Ids,
-    all: RwLock<BTreeMap<String, Arc<Entry>>>,
+    pub(crate) ids: ProducerIds,
+    all: RwLock<BTreeMap<String, Arc<TransactionEntry>>>,
     /// Memory of all entries, rounded up.
     bytes: AtomicUsize,
 }
@@ -101,18 +101,19 @@ impl Coordinator {
     /// The store cannot be read, or has records of a newer node.
     pub(crate) fn open(
         world: &World,
-        store: &Arc<Store>,
+        store: &Arc<MetadataStore>,
         limits: TransactionLimits,
     ) -> Result<Arc<Self>, StoreError> {
         let now_ms = world.clock.monotonic_micros() / 1000;
         let wall_ms = world.clock.wall_micros() / 1000;
         let mut all = BTreeMap::new();
         let mut unreadable = None;
-        store.scan(Table::Transactions, &[], |key, value| {
+        store.scan(StoreTable::Transactions, &[], |key, value| {
             let id = std::str::from_utf8(key);
             match (id, TransactionRecord::decode(value)) {
                 (Ok(id), Ok(record)) => {
-                    let entry = Entry::stored(id, Transaction::from(record), now_ms, wall_ms);
+                    let entry =
+                        TransactionEntry::stored(id, Transaction::from(record), now_ms, wall_ms);
                     all.insert(id.to_owned(), entry);
                     ControlFlow::Continue(())
                 }
@@ -124,13 +125,13 @@ impl Coordinator {
         })?;
         if let Some(id) = unreadable {
             tracing::error!(id, "a transactional id that this node cannot read");
-            return Err(store.unreadable(Table::Transactions));
+            return Err(store.unreadable(StoreTable::Transactions));
         }
         Ok(Arc::new(Self {
             world: world.clone(),
             store: Arc::clone(store),
             limits,
-            ids: Ids::new(world, store),
+            ids: ProducerIds::new(world, store),
             all: RwLock::new(all),
             bytes: AtomicUsize::new(0),
         }))
@@ -144,15 +145,15 @@ impl Coordinator {
         self.world.clock.wall_micros() / 1000
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<Arc<Entry>> {
+    pub(super) fn get(&self, id: &str) -> Option<Arc<TransactionEntry>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    fn entry(&self, id: &str) -> Result<Arc<Entry>, Failure> {
+    fn entry(&self, id: &str) -> Result<Arc<TransactionEntry>, Failure> {
         self.get(id).ok_or(Failure::Refused(TransactionError::UnknownProducer))
     }
 
-    fn entry_or_new(&self, id: &str) -> Result<Arc<Entry>, Failure> {
+    fn entry_or_new(&self, id: &str) -> Result<Arc<TransactionEntry>, Failure> {
         if let Some(entry) = self.get(id) {
             return Ok(entry);
         }
@@ -163,11 +164,13 @@ impl Coordinator {
             }
             self.grow(room::id_bytes(id))?;
         }
-        Ok(Arc::clone(all.entry(id.to_owned()).or_insert_with(|| Entry::new(id, self.now_ms()))))
+        Ok(Arc::clone(
+            all.entry(id.to_owned()).or_insert_with(|| TransactionEntry::new(id, self.now_ms())),
+        ))
     }
 
     /// All of them, by id.
-    pub(super) fn entries(&self) -> Vec<Arc<Entry>> {
+    pub(super) fn entries(&self) -> Vec<Arc<TransactionEntry>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
@@ -175,12 +178,12 @@ impl Coordinator {
     /// or not, the gate stays shut until then.
     fn put(
         self: &Arc<Self>,
-        entry: &Arc<Entry>,
+        entry: &Arc<TransactionEntry>,
         gate: OwnedMutexGuard<()>,
         next: Transaction,
-        mut batch: Batch,
+        mut batch: StoreBatch,
     ) -> impl Future<Output = Result<(), StoreError>> + use<> {
-        batch.put(Table::Transactions, entry.id.as_bytes(), next.record().encode());
+        batch.put(StoreTable::Transactions, entry.id.as_bytes(), next.record().encode());
         let (done, waits) = oneshot::channel();
         let (me, entry) = (Arc::clone(self), Arc::clone(entry));
         let notice = move |outcome: Result<(), StoreError>| {
@@ -203,9 +206,9 @@ impl Coordinator {
         self: &Arc<Self>,
         broker: &Arc<Broker>,
         id: &str,
-        expected: Option<ProducerEpoch>,
+        expected: Option<ProducerIdentity>,
         timeout_ms: i32,
-    ) -> Result<ProducerEpoch, Failure> {
+    ) -> Result<ProducerIdentity, Failure> {
         let mut waited = false;
         loop {
             let entry = self.entry_or_new(id)?;
@@ -218,19 +221,19 @@ impl Coordinator {
                 continue;
             }
             let spare_id = if wants_id(current.as_ref()) { self.ids.take().await? } else { -1 };
-            let asked = Init { expected, timeout_ms, spare_id, now_ms: self.wall_ms() };
+            let asked = InitRequest { expected, timeout_ms, spare_id, now_ms: self.wall_ms() };
             match init(current.as_ref(), &asked) {
-                Ok(Initialized::Repeated(producer)) => return Ok(producer),
-                Ok(Initialized::Become(next)) => {
+                Ok(InitOutcome::Repeated(producer)) => return Ok(producer),
+                Ok(InitOutcome::Become(next)) => {
                     let producer = next.producer;
-                    self.put(&entry, gate, next, Batch::default()).await?;
+                    self.put(&entry, gate, next, StoreBatch::default()).await?;
                     return Ok(producer);
                 }
-                Ok(Initialized::AbortFirst(next)) if !waited => {
+                Ok(InitOutcome::AbortFirst(next)) if !waited => {
                     self.end_it(broker, &entry, gate, next).await?;
                 }
                 Err(TransactionError::Busy) if !waited => drop(gate),
-                Ok(Initialized::AbortFirst(_)) => return Err(TransactionError::Busy.into()),
+                Ok(InitOutcome::AbortFirst(_)) => return Err(TransactionError::Busy.into()),
                 Err(error) => return Err(error.into()),
             }
             waited = true;
@@ -245,11 +248,11 @@ impl Coordinator {
     pub(crate) async fn add(
         self: &Arc<Self>,
         id: &str,
-        asker: Asker,
+        asker: TransactionSender,
         partitions: &[TransactionPartition],
         group: Option<&str>,
     ) -> Result<(), Failure> {
-        let Asker { producer, protocol, .. } = asker;
+        let TransactionSender { producer, protocol, .. } = asker;
         let entry = self.entry(id)?;
         if partitions.is_empty() && group.is_none() {
             return Ok(());
@@ -286,7 +289,7 @@ impl Coordinator {
                 Ok(None) => return Ok(()),
                 Ok(Some(next)) => {
                     self.grow(room::added_bytes(partitions, group))?;
-                    self.put(&entry, gate, next, Batch::default()).await?;
+                    self.put(&entry, gate, next, StoreBatch::default()).await?;
                     return Ok(());
                 }
                 Err(TransactionError::Busy) if !waited => {
@@ -306,10 +309,10 @@ impl Coordinator {
         self: &Arc<Self>,
         broker: &Arc<Broker>,
         id: &str,
-        asker: Asker,
+        asker: TransactionSender,
         commit: bool,
-    ) -> Result<ProducerEpoch, Failure> {
-        let Asker { producer, protocol, .. } = asker;
+    ) -> Result<ProducerIdentity, Failure> {
+        let TransactionSender { producer, protocol, .. } = asker;
         let entry = self.entry(id)?;
         let mut waited = false;
         loop {
@@ -317,10 +320,10 @@ impl Coordinator {
             let current = entry.held().transaction.clone();
             let current = current.ok_or(TransactionError::UnknownProducer)?;
             let spare_id = if wants_id(Some(&current)) { self.ids.take().await? } else { -1 };
-            let asked = End { producer, commit, protocol, spare_id, now_ms: self.wall_ms() };
+            let asked = EndRequest { producer, commit, protocol, spare_id, now_ms: self.wall_ms() };
             match current.end(&asked) {
-                Ok(Ended::Done(successor)) => return Ok(successor),
-                Ok(Ended::Become(next)) => {
+                Ok(EndOutcome::Done(successor)) => return Ok(successor),
+                Ok(EndOutcome::Become(next)) => {
                     if protocol == Protocol::One {
                         entry.held().check_end(asker.connection)?;
                     }
@@ -346,29 +349,30 @@ impl Coordinator {
     async fn end_it(
         self: &Arc<Self>,
         broker: &Arc<Broker>,
-        entry: &Arc<Entry>,
+        entry: &Arc<TransactionEntry>,
         gate: OwnedMutexGuard<()>,
         next: Transaction,
     ) -> Result<(), StoreError> {
-        self.put(entry, gate, next, Batch::default()).await?;
+        self.put(entry, gate, next, StoreBatch::default()).await?;
         self.drive(broker, entry);
         Ok(())
     }
 
     /// Writes the markers that a prepared transaction still needs.
-    pub(super) fn drive(self: &Arc<Self>, broker: &Broker, entry: &Arc<Entry>) {
+    pub(super) fn drive(self: &Arc<Self>, broker: &Broker, entry: &Arc<TransactionEntry>) {
         let (mark, places) = {
             let mut held = entry.held();
             let Some(transaction) = &held.transaction else { return };
             let Some(commit) = transaction.prepared_commit() else { return };
-            let mark = Mark { producer: transaction.producer, commit, again: held.again };
+            let mark =
+                TransactionMark { producer: transaction.producer, commit, again: held.again };
             let places: Vec<_> = held.left.difference(&held.in_flight).cloned().collect();
             held.in_flight.extend(places.iter().cloned());
             (mark, places)
         };
         for place in places {
             match &place {
-                Marked::Partition(partition) => {
+                MarkerTarget::Partition(partition) => {
                     let Some(partition) = broker.partition_at(partition) else {
                         // Its topic was deleted: it needs none.
                         entry.marked(&place, true);
@@ -376,7 +380,9 @@ impl Coordinator {
                     };
                     mark_partition(entry, &partition, mark, place);
                 }
-                Marked::Group(group) => mark_group(entry, &broker.groups, mark, group.clone()),
+                MarkerTarget::Group(group) => {
+                    mark_group(entry, &broker.groups, mark, group.clone())
+                }
             }
         }
     }
@@ -385,7 +391,7 @@ impl Coordinator {
     pub(crate) fn verify(
         &self,
         id: &str,
-        producer: ProducerEpoch,
+        producer: ProducerIdentity,
         partition: &TransactionPartition,
     ) -> Result<(), TransactionError> {
         let entry = self.get(id).ok_or(TransactionError::UnknownProducer)?;
@@ -401,11 +407,11 @@ impl Coordinator {
     /// First those of the transaction, then those of the group.
     pub(crate) async fn stage(
         &self,
-        groups: &Arc<Groups>,
+        groups: &Arc<GroupRegistry>,
         id: &str,
-        producer: ProducerEpoch,
-        who: &Who,
-        offsets: Vec<(Place, NewOffset)>,
+        producer: ProducerIdentity,
+        who: &RequestSender,
+        offsets: Vec<(TopicPartition, NewOffset)>,
     ) -> Result<Result<(), ErrorCode>, Failure> {
         let entry = self.entry(id)?;
         let _gate = Arc::clone(&entry.gate).lock_owned().await;
@@ -429,7 +435,7 @@ impl Coordinator {
 
     /// Drops offsets that no transaction holds any more. There are none unless the store was put
     /// together from two.
-    pub(crate) async fn drop_orphans(&self, groups: &Arc<Groups>) {
+    pub(crate) async fn drop_orphans(&self, groups: &Arc<GroupRegistry>) {
         for (producer_id, group) in groups.held() {
             if self.holds(producer_id, &group) {
                 continue;
@@ -446,7 +452,11 @@ impl Coordinator {
     }
 
     /// The fate of a transaction that a partition has open with this producer.
-    pub(crate) fn fate(&self, producer: ProducerEpoch, place: &TransactionPartition) -> Fate {
+    pub(crate) fn fate(
+        &self,
+        producer: ProducerIdentity,
+        place: &TransactionPartition,
+    ) -> TransactionFate {
         for entry in self.entries() {
             let held = entry.held();
             let Some(it) = &held.transaction else { continue };
@@ -458,15 +468,15 @@ impl Coordinator {
                 Phase::Ongoing | Phase::PrepareCommit | Phase::PrepareAbort
                     if it.partitions.contains(place) =>
                 {
-                    Fate::Open
+                    TransactionFate::Open
                 }
                 Phase::CompleteCommit if it.ended_with(producer) => {
-                    Fate::Ended { epoch, commit: true }
+                    TransactionFate::Ended { epoch, commit: true }
                 }
-                _ => Fate::Ended { epoch, commit: false },
+                _ => TransactionFate::Ended { epoch, commit: false },
             };
         }
-        Fate::Ended { epoch: None, commit: false }
+        TransactionFate::Ended { epoch: None, commit: false }
     }
 }
 
@@ -483,6 +493,6 @@ impl Coordinator {
         let gate = Arc::clone(&entry.gate).lock_owned().await;
         let mut next = entry.held().transaction.clone().unwrap();
         next.producer.epoch = epoch;
-        self.put(&entry, gate, next, Batch::default()).await.unwrap();
+        self.put(&entry, gate, next, StoreBatch::default()).await.unwrap();
     }
 }

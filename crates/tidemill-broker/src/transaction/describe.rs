@@ -38,7 +38,7 @@ impl Coordinator {
 
     /// All of them, by id.
     pub(crate) fn list(&self) -> Vec<(String, Transaction)> {
-        let known = |entry: &std::sync::Arc<super::entry::Entry>| {
+        let known = |entry: &std::sync::Arc<super::entry::TransactionEntry>| {
             Some((entry.id.clone(), entry.held().transaction.clone()?))
         };
         self.entries().iter().filter_map(known).collect()

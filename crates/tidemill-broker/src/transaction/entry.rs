@@ -19,22 +19,22 @@ use tokio::sync::oneshot;
 
 /// A target of a transaction's markers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Marked {
+pub(super) enum MarkerTarget {
     Partition(TransactionPartition),
     /// A group, whose offsets the transaction holds.
     Group(String),
 }
 
 /// A transactional id.
-pub(crate) struct Entry {
+pub(crate) struct TransactionEntry {
     pub(crate) id: String,
     /// One change at a time; given back when the store has answered.
     pub(super) gate: Arc<tokio::sync::Mutex<()>>,
-    held: Mutex<Held>,
+    held: Mutex<EntryState>,
 }
 
 /// The state of an entry.
-pub(super) struct Held {
+pub(super) struct EntryState {
     /// None: it is being made, or it is gone.
     pub(super) transaction: Option<Transaction>,
     /// It was taken out of the coordinator: look it up again.
@@ -48,8 +48,8 @@ pub(super) struct Held {
     pub(super) used_ms: i64,
     /// The newest connection over which something was added to this transaction with protocol 1.
     pub(super) newest: u64,
-    pub(super) left: BTreeSet<Marked>,
-    pub(super) in_flight: BTreeSet<Marked>,
+    pub(super) left: BTreeSet<MarkerTarget>,
+    pub(super) in_flight: BTreeSet<MarkerTarget>,
     /// Some markers may have been written before the node was started again.
     pub(super) again: bool,
     /// A failure to write markers was said.
@@ -57,9 +57,9 @@ pub(super) struct Held {
     waiting: Vec<oneshot::Sender<()>>,
 }
 
-impl Entry {
+impl TransactionEntry {
     pub(super) fn new(id: &str, now_ms: u64) -> Arc<Self> {
-        let held = Held {
+        let held = EntryState {
             transaction: None,
             is_gone: false,
             unsaved: false,
@@ -103,7 +103,7 @@ impl Entry {
         entry
     }
 
-    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+    pub(super) fn held(&self) -> MutexGuard<'_, EntryState> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,7 +134,7 @@ impl Entry {
     }
 
     /// A marker is durable, or will not be now. True: it is the first failure.
-    pub(super) fn marked(&self, place: &Marked, durable: bool) -> bool {
+    pub(super) fn marked(&self, place: &MarkerTarget, durable: bool) -> bool {
         let mut held = self.held();
         held.in_flight.remove(place);
         let mut woken = Vec::new();
@@ -165,7 +165,7 @@ impl Entry {
     }
 }
 
-impl Held {
+impl EntryState {
     /// Something is added with protocol 1.
     pub(super) fn added_over(&mut self, connection: u64) {
         let begins = self.transaction.as_ref().is_none_or(|it| it.phase != Phase::Ongoing);
@@ -199,9 +199,9 @@ impl Held {
 }
 
 /// All that a transaction's end is written to.
-fn marks(transaction: &Transaction) -> BTreeSet<Marked> {
-    let partitions = transaction.partitions.iter().map(|it| Marked::Partition(*it));
-    partitions.chain(transaction.groups.iter().map(|it| Marked::Group(it.clone()))).collect()
+fn marks(transaction: &Transaction) -> BTreeSet<MarkerTarget> {
+    let partitions = transaction.partitions.iter().map(|it| MarkerTarget::Partition(*it));
+    partitions.chain(transaction.groups.iter().map(|it| MarkerTarget::Group(it.clone()))).collect()
 }
 
 fn ring(waiting: oneshot::Sender<()>) {

@@ -1,7 +1,7 @@
 //! Error codes of the coordinator's refusals, by the version of the request.
 
 use super::{coordinator::Failure, state::TransactionError};
-use crate::{partition::ADDS_FROM_VERSION, refusal::Refusal, store::StoreError};
+use crate::{partition::ADDS_FROM_VERSION, refusal::RequestRefusal, store::StoreError};
 use tidemill_wire::kafka::ErrorCode;
 
 /// The first version of produce requests whose clients can give up a transaction and go on.
@@ -22,13 +22,13 @@ impl TransactionError {
     }
 
     /// As a produce request of this version is told.
-    pub(crate) fn of_produce(self, version: i16) -> Refusal {
+    pub(crate) fn of_produce(self, version: i16) -> RequestRefusal {
         let code = match self {
             // Older clients do not know what to make of it; this they try again.
             Self::Busy if version < ADDS_FROM_VERSION => ErrorCode::NotEnoughReplicas,
             other => other.code(false, version >= ABORTABLE_FROM_VERSION),
         };
-        Refusal::with(code, &self)
+        RequestRefusal::with(code, &self)
     }
 }
 
@@ -59,12 +59,12 @@ impl Failure {
     }
 
     /// As a produce request of this version is told.
-    pub(crate) fn of_produce(&self, version: i16) -> Refusal {
+    pub(crate) fn of_produce(&self, version: i16) -> RequestRefusal {
         match self {
             Self::Refused(error) => error.of_produce(version),
             other => {
                 let _said = other.code(false, true);
-                Refusal::with(ErrorCode::NotEnoughReplicas, other)
+                RequestRefusal::with(ErrorCode::NotEnoughReplicas, other)
             }
         }
     }

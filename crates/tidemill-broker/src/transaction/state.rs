@@ -49,7 +49,7 @@ pub(crate) enum Protocol {
 
 /// A producer, as a request or an answer names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ProducerEpoch {
+pub(crate) struct ProducerIdentity {
     pub(crate) id: i64,
     pub(crate) epoch: i16,
 }
@@ -58,7 +58,7 @@ pub(crate) struct ProducerEpoch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transaction {
     pub(crate) phase: Phase,
-    pub(crate) producer: ProducerEpoch,
+    pub(crate) producer: ProducerIdentity,
     /// The epoch before, if the producer itself asked for a newer one; else [`NO_EPOCH`].
     pub(crate) last_epoch: i16,
     /// The producer id before, if its epochs ran out; else [`NO_ID`].
@@ -101,9 +101,9 @@ pub(crate) enum TransactionError {
 
 /// A request for a producer id and epoch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Init {
+pub(crate) struct InitRequest {
     /// The producer's former id and epoch, if it wants to go on (KIP-360).
-    pub(crate) expected: Option<ProducerEpoch>,
+    pub(crate) expected: Option<ProducerIdentity>,
     pub(crate) timeout_ms: i32,
     /// An id that nobody has; used if [`wants_id`] says so.
     pub(crate) spare_id: i64,
@@ -112,9 +112,9 @@ pub(crate) struct Init {
 
 /// The outcome of an init.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Initialized {
+pub(crate) enum InitOutcome {
     /// This is the answer already.
-    Repeated(ProducerEpoch),
+    Repeated(ProducerIdentity),
     /// Store this; its producer is the answer.
     Become(Transaction),
     /// A transaction is open: store this, end it, and ask again.
@@ -123,20 +123,20 @@ pub(crate) enum Initialized {
 
 /// A request to end a transaction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct End {
-    pub(crate) producer: ProducerEpoch,
+pub(crate) struct EndRequest {
+    pub(crate) producer: ProducerIdentity,
     pub(crate) commit: bool,
     pub(crate) protocol: Protocol,
-    /// As for [`Init`].
+    /// As for [`InitRequest`].
     pub(crate) spare_id: i64,
     pub(crate) now_ms: i64,
 }
 
 /// The outcome of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum EndOutcome {
     /// It has ended so; the producer goes on with this.
-    Done(ProducerEpoch),
+    Done(ProducerIdentity),
     /// Store this, and end it.
     Become(Transaction),
 }
@@ -149,14 +149,14 @@ pub(crate) fn wants_id(current: Option<&Transaction>) -> bool {
 /// Decides an init of an id that may be known.
 pub(crate) fn init(
     current: Option<&Transaction>,
-    asked: &Init,
-) -> Result<Initialized, TransactionError> {
+    asked: &InitRequest,
+) -> Result<InitOutcome, TransactionError> {
     let Some(current) = current else {
-        return Ok(Initialized::Become(Transaction::new(asked)));
+        return Ok(InitOutcome::Become(Transaction::new(asked)));
     };
     let had = current.successor();
-    let previous = ProducerEpoch { id: current.previous_id, epoch: current.last_epoch };
-    let before = ProducerEpoch { id: had.id, epoch: current.last_epoch };
+    let previous = ProducerIdentity { id: current.previous_id, epoch: current.last_epoch };
+    let before = ProducerIdentity { id: had.id, epoch: current.last_epoch };
     let repeats = current.last_epoch != NO_EPOCH
         && asked.expected.is_some_and(|it| it == before || (it == previous && had.epoch == 0));
     match current.phase {
@@ -167,15 +167,15 @@ pub(crate) fn init(
         Phase::Ongoing if repeats => Err(TransactionError::Fenced),
         // It says itself who it is: it asks again, and is answered with the next epoch.
         Phase::Ongoing if asked.expected.is_some() => {
-            Ok(Initialized::AbortFirst(current.given_up(asked.now_ms)))
+            Ok(InitOutcome::AbortFirst(current.given_up(asked.now_ms)))
         }
-        Phase::Ongoing => Ok(Initialized::AbortFirst(current.fenced(asked.now_ms))),
+        Phase::Ongoing => Ok(InitOutcome::AbortFirst(current.fenced(asked.now_ms))),
         Phase::Empty | Phase::CompleteCommit | Phase::CompleteAbort if repeats => {
             if asked.timeout_ms == current.timeout_ms {
-                return Ok(Initialized::Repeated(had));
+                return Ok(InitOutcome::Repeated(had));
             }
             // Its producer is the same, and its next transaction may take another time.
-            Ok(Initialized::Become(Transaction {
+            Ok(InitOutcome::Become(Transaction {
                 timeout_ms: asked.timeout_ms,
                 changed_ms: asked.now_ms,
                 ..current.clone()
@@ -192,21 +192,21 @@ pub(crate) fn init(
             next.last_epoch = asked.expected.map_or(NO_EPOCH, |it| it.epoch);
             if had.epoch >= EPOCH_MAX {
                 next.previous_id = had.id;
-                next.producer = ProducerEpoch { id: asked.spare_id, epoch: 0 };
+                next.producer = ProducerIdentity { id: asked.spare_id, epoch: 0 };
             } else {
                 next.previous_id = NO_ID;
                 next.producer.epoch += 1;
             }
-            Ok(Initialized::Become(next))
+            Ok(InitOutcome::Become(next))
         }
     }
 }
 
 impl Transaction {
-    fn new(asked: &Init) -> Self {
+    fn new(asked: &InitRequest) -> Self {
         Self {
             phase: Phase::Empty,
-            producer: ProducerEpoch { id: asked.spare_id, epoch: 0 },
+            producer: ProducerIdentity { id: asked.spare_id, epoch: 0 },
             last_epoch: NO_EPOCH,
             previous_id: NO_ID,
             next_id: NO_ID,
@@ -220,7 +220,7 @@ impl Transaction {
     }
 
     /// Checks that the sender is the current producer.
-    fn known(&self, producer: ProducerEpoch) -> Result<(), TransactionError> {
+    fn known(&self, producer: ProducerIdentity) -> Result<(), TransactionError> {
         let current = self.successor();
         if producer.id != current.id {
             Err(TransactionError::UnknownProducer)
@@ -232,7 +232,7 @@ impl Transaction {
     }
 
     /// As [`Self::known`], for requests that must wait until the transaction before has ended.
-    fn admit(&self, producer: ProducerEpoch) -> Result<(), TransactionError> {
+    fn admit(&self, producer: ProducerIdentity) -> Result<(), TransactionError> {
         self.known(producer)?;
         match self.phase {
             Phase::PrepareCommit | Phase::PrepareAbort => Err(TransactionError::Busy),
@@ -243,7 +243,7 @@ impl Transaction {
     /// Adds partitions and groups to the transaction, or begins one with them. None: all are in it.
     pub(crate) fn add(
         &self,
-        producer: ProducerEpoch,
+        producer: ProducerIdentity,
         partitions: &[TransactionPartition],
         group: Option<&str>,
         protocol: Protocol,
@@ -272,7 +272,7 @@ impl Transaction {
     /// Checks that a producer may write to a partition now, as part of its transaction.
     pub(crate) fn verify(
         &self,
-        producer: ProducerEpoch,
+        producer: ProducerIdentity,
         partition: &TransactionPartition,
     ) -> Result<(), TransactionError> {
         self.admit(producer)?;
@@ -283,7 +283,7 @@ impl Transaction {
     /// Checks that a producer may stage offsets of a group now.
     pub(crate) fn verify_group(
         &self,
-        producer: ProducerEpoch,
+        producer: ProducerIdentity,
         group: &str,
     ) -> Result<(), TransactionError> {
         self.admit(producer)?;
@@ -292,8 +292,8 @@ impl Transaction {
     }
 
     /// Decides how a producer's transaction ends.
-    pub(crate) fn end(&self, asked: &End) -> Result<Ended, TransactionError> {
-        let End { producer, commit, protocol, .. } = *asked;
+    pub(crate) fn end(&self, asked: &EndRequest) -> Result<EndOutcome, TransactionError> {
+        let EndRequest { producer, commit, protocol, .. } = *asked;
         let two = protocol == Protocol::Two;
         let is_prepared = matches!(self.phase, Phase::PrepareCommit | Phase::PrepareAbort);
         let is_complete = matches!(self.phase, Phase::CompleteCommit | Phase::CompleteAbort);
@@ -312,7 +312,7 @@ impl Transaction {
             Phase::PrepareAbort | Phase::CompleteAbort => !commit,
             // None of this producer has ended, so that this repeats nothing.
             Phase::Empty => false,
-            Phase::Ongoing => return Ok(Ended::Become(self.prepared(asked))),
+            Phase::Ongoing => return Ok(EndOutcome::Become(self.prepared(asked))),
         };
         match (is_prepared, two && !repeats) {
             // The one before is being ended, and this is the next one's.
@@ -321,16 +321,16 @@ impl Transaction {
             // An abort of a transaction without anything in it: its producer wants the next epoch.
             (false, true) if !commit => {
                 let next = self.prepared(asked).completed();
-                Ok(Ended::Become(Self { began_ms: asked.now_ms, ..next }))
+                Ok(EndOutcome::Become(Self { began_ms: asked.now_ms, ..next }))
             }
-            (false, false) if so => Ok(Ended::Done(self.producer)),
+            (false, false) if so => Ok(EndOutcome::Done(self.producer)),
             // It took too long: its producer can abort it, too, and goes on.
             (_, false) if commit && two => Err(TransactionError::Aborted),
             _ => Err(TransactionError::Phase(self.phase)),
         }
     }
 
-    fn prepared(&self, asked: &End) -> Self {
+    fn prepared(&self, asked: &EndRequest) -> Self {
         let mut next = self.clone();
         next.phase = if asked.commit { Phase::PrepareCommit } else { Phase::PrepareAbort };
         next.protocol = asked.protocol;
@@ -393,15 +393,15 @@ impl Transaction {
     }
 
     /// The producer's id and epoch after this transaction.
-    pub(crate) fn successor(&self) -> ProducerEpoch {
+    pub(crate) fn successor(&self) -> ProducerIdentity {
         match self.next_id {
             NO_ID => self.producer,
-            id => ProducerEpoch { id, epoch: 0 },
+            id => ProducerIdentity { id, epoch: 0 },
         }
     }
 
     /// True if the transaction that ended last was this producer's.
-    pub(crate) fn ended_with(&self, producer: ProducerEpoch) -> bool {
+    pub(crate) fn ended_with(&self, producer: ProducerIdentity) -> bool {
         match self.protocol {
             Protocol::One => self.producer == producer,
             Protocol::Two => self.last_epoch == producer.epoch,
@@ -441,7 +441,7 @@ impl From<TransactionRecord> for Transaction {
     fn from(record: TransactionRecord) -> Self {
         Self {
             phase: record.phase,
-            producer: ProducerEpoch { id: record.producer_id, epoch: record.epoch },
+            producer: ProducerIdentity { id: record.producer_id, epoch: record.epoch },
             last_epoch: record.last_epoch,
             previous_id: record.previous_id,
             next_id: record.next_id,

@@ -46,7 +46,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "ends-not-stored",
         what: "After a restart nobody knows of which producers a transaction has ended in a partition.",
         package: "tidemill-broker",
-        file: "crates/tidemill-broker/src/partition/keep.rs",
+        file: "crates/tidemill-broker/src/partition/snapshot.rs",
         changes: &[("            ended: image.ended,\n", "            ended: Vec::new(),\n")],
         caught_by: &["r1_r4_what_is_known_is_the_same_after_a_restart_with_snapshots_and_without"],
     },

@@ -3,11 +3,11 @@
 //! Each change is handed to the store under the group's lock, and is made in memory by the store's
 //! notification. Both happen in the same order, so memory equals the store.
 
-use super::{Cell, Groups, ID_BYTES_MAX, Inner, Writing, code_of};
-use crate::group::machine::State;
+use super::{CellState, GroupCell, GroupRegistry, ID_BYTES_MAX, OffsetWrite, code_of};
+use crate::group::machine::GroupState;
 use crate::{
-    group::offsets::{Place, key},
-    store::{Batch, StoreError, Table},
+    group::offsets::{TopicPartition, key},
+    store::{StoreBatch, StoreError, StoreTable},
 };
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_wire::{
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 /// The sender of a request, by its own account.
 #[derive(Clone, Debug)]
-pub(crate) struct Who {
+pub(crate) struct RequestSender {
     pub(crate) group: String,
     /// Empty if it is no member.
     pub(crate) member_id: String,
@@ -38,17 +38,17 @@ pub(crate) struct NewOffset {
 }
 
 /// The answer of the store, as its waiter takes it.
-pub(super) type Waits = oneshot::Receiver<Result<(), StoreError>>;
+pub(super) type StoreReceipt = oneshot::Receiver<Result<(), StoreError>>;
 
-impl Groups {
+impl GroupRegistry {
     /// Commits offsets; when this resolves they are durable.
     ///
     /// # Errors
     /// None of them is committed.
     pub(crate) async fn commit(
         self: &Arc<Self>,
-        who: &Who,
-        offsets: Vec<(Place, NewOffset)>,
+        who: &RequestSender,
+        offsets: Vec<(TopicPartition, NewOffset)>,
     ) -> Result<(), ErrorCode> {
         let waits = self.begin_write(who, offsets, None)?;
         done(waits).await.map_err(|error| code_of(&error))
@@ -60,8 +60,8 @@ impl Groups {
     /// None of them is committed.
     pub(crate) fn commit_blocking(
         self: &Arc<Self>,
-        who: &Who,
-        offsets: Vec<(Place, NewOffset)>,
+        who: &RequestSender,
+        offsets: Vec<(TopicPartition, NewOffset)>,
     ) -> Result<(), ErrorCode> {
         let Some(waits) = self.begin_write(who, offsets, None)? else { return Ok(()) };
         let outcome = waits.blocking_recv().unwrap_or(Err(StoreError::Closed));
@@ -75,9 +75,9 @@ impl Groups {
     /// None of them is held.
     pub(crate) async fn stage(
         self: &Arc<Self>,
-        who: &Who,
+        who: &RequestSender,
         producer_id: i64,
-        offsets: Vec<(Place, NewOffset)>,
+        offsets: Vec<(TopicPartition, NewOffset)>,
     ) -> Result<(), ErrorCode> {
         let waits = self.begin_write(who, offsets, Some(producer_id))?;
         done(waits).await.map_err(|error| code_of(&error))
@@ -86,14 +86,14 @@ impl Groups {
     /// Hands offsets to the store. None: there is nothing to wait for.
     pub(super) fn begin_write(
         self: &Arc<Self>,
-        who: &Who,
-        offsets: Vec<(Place, NewOffset)>,
+        who: &RequestSender,
+        offsets: Vec<(TopicPartition, NewOffset)>,
         producer_id: Option<i64>,
-    ) -> Result<Option<Waits>, ErrorCode> {
+    ) -> Result<Option<StoreReceipt>, ErrorCode> {
         if who.group.len() > ID_BYTES_MAX {
             return Err(ErrorCode::InvalidGroupId);
         }
-        let write = |cell: &Arc<Cell>, inner: &mut Inner, now_ms| {
+        let write = |cell: &Arc<GroupCell>, inner: &mut CellState, now_ms| {
             let (id, instance) = (&who.member_id, who.instance.as_deref());
             let generation = who.generation;
             inner.group.may_commit(now_ms, id, instance, generation, producer_id.is_some())?;
@@ -101,10 +101,13 @@ impl Groups {
                 return Ok(None);
             }
             let total = self.offset_count.load(Ordering::Relaxed) + offsets.len();
-            let known = |(place, _): &(Place, NewOffset)| inner.offsets.get(place).is_some();
+            let known =
+                |(place, _): &(TopicPartition, NewOffset)| inner.offsets.get(place).is_some();
             let held = |id: i64| {
                 let held = inner.offsets.pending().get(&id);
-                move |(place, _): &(Place, NewOffset)| held.is_some_and(|it| it.contains_key(place))
+                move |(place, _): &(TopicPartition, NewOffset)| {
+                    held.is_some_and(|it| it.contains_key(place))
+                }
             };
             let max = self.settings.offsets;
             let fits = total <= max
@@ -126,7 +129,7 @@ impl Groups {
                 since_ms: now_ms,
                 metadata: new.metadata,
             };
-            let offsets: Vec<(Place, OffsetRecord)> =
+            let offsets: Vec<(TopicPartition, OffsetRecord)> =
                 offsets.into_iter().map(|(place, new)| (place, record(new))).collect();
             self.write(cell, inner, offsets, producer_id).map_err(|error| code_of(&error)).map(Some)
         };
@@ -141,23 +144,23 @@ impl Groups {
 
     fn write(
         self: &Arc<Self>,
-        cell: &Arc<Cell>,
-        inner: &mut Inner,
-        offsets: Vec<(Place, OffsetRecord)>,
+        cell: &Arc<GroupCell>,
+        inner: &mut CellState,
+        offsets: Vec<(TopicPartition, OffsetRecord)>,
         producer_id: Option<i64>,
-    ) -> Result<Waits, StoreError> {
-        let mut batch = Batch::default();
+    ) -> Result<StoreReceipt, StoreError> {
+        let mut batch = StoreBatch::default();
         let mut keys = Vec::with_capacity(offsets.len());
         for (place, record) in &offsets {
             let key = key(&cell.id, place);
             let (table, key) = match producer_id {
-                None => (Table::Offsets, key.encode()),
-                Some(id) => (Table::PendingOffsets, key.encode_pending(id)),
+                None => (StoreTable::Offsets, key.encode()),
+                Some(id) => (StoreTable::PendingOffsets, key.encode_pending(id)),
             };
             batch.put(table, key.as_slice(), record.encode());
             keys.push((table, key));
         }
-        let apply = move |inner: &mut Inner| {
+        let apply = move |inner: &mut CellState| {
             for (place, record) in offsets {
                 match producer_id {
                     None => inner.offsets.commit(place, record),
@@ -165,18 +168,18 @@ impl Groups {
                 }
             }
         };
-        self.change(cell, inner, batch, Writing { producer_id, keys }, apply)
+        self.change(cell, inner, batch, OffsetWrite { producer_id, keys }, apply)
     }
 
     /// Hands a change of offsets to the store, and makes it in memory when it is stored.
     pub(super) fn change(
         self: &Arc<Self>,
-        cell: &Arc<Cell>,
-        inner: &mut Inner,
-        batch: Batch,
-        writing: Writing,
-        apply: impl FnOnce(&mut Inner) + Send + 'static,
-    ) -> Result<Waits, StoreError> {
+        cell: &Arc<GroupCell>,
+        inner: &mut CellState,
+        batch: StoreBatch,
+        writing: OffsetWrite,
+        apply: impl FnOnce(&mut CellState) + Send + 'static,
+    ) -> Result<StoreReceipt, StoreError> {
         let (done, waits) = oneshot::channel();
         let number = inner.number();
         let (groups, of) = (Arc::clone(self), Arc::clone(cell));
@@ -214,51 +217,51 @@ impl Groups {
             let settled = cell.settled.notified();
             let waits = {
                 let mut inner = cell.lock();
-                let end = |cell: &Arc<Cell>, inner: &mut Inner, _| {
+                let end = |cell: &Arc<GroupCell>, inner: &mut CellState, _| {
                     self.end(cell, inner, producer_id, commit)
                 };
                 self.act(&cell, &mut inner, end)?
             };
             match waits {
-                Ended::Nothing => return Ok(()),
-                Ended::Written(waits) => return done(Some(waits)).await,
-                Ended::Unsettled => settled.await,
+                PendingEnd::Nothing => return Ok(()),
+                PendingEnd::Written(waits) => return done(Some(waits)).await,
+                PendingEnd::Unsettled => settled.await,
             }
         }
     }
 
     fn end(
         self: &Arc<Self>,
-        cell: &Arc<Cell>,
-        inner: &mut Inner,
+        cell: &Arc<GroupCell>,
+        inner: &mut CellState,
         producer_id: i64,
         commit: bool,
-    ) -> Result<Ended, StoreError> {
+    ) -> Result<PendingEnd, StoreError> {
         // A group that is being deleted holds them no more, or all of them still: its store says.
-        if *inner.group.state() == State::Dead && !inner.is_gone {
-            return Ok(Ended::Unsettled);
+        if *inner.group.state() == GroupState::Dead && !inner.is_gone {
+            return Ok(PendingEnd::Unsettled);
         }
         // Whether these are held is not known before the store has answered.
         if inner.writing.values().any(|it| it.producer_id == Some(producer_id)) {
-            return Ok(Ended::Unsettled);
+            return Ok(PendingEnd::Unsettled);
         }
         let held = inner.offsets.pending_of(producer_id);
         if held.is_empty() {
-            return Ok(Ended::Nothing);
+            return Ok(PendingEnd::Nothing);
         }
-        let mut batch = Batch::default();
+        let mut batch = StoreBatch::default();
         let mut keys = Vec::new();
         for (place, record) in &held {
             let key = key(&cell.id, place);
-            batch.delete(Table::PendingOffsets, key.encode_pending(producer_id));
+            batch.delete(StoreTable::PendingOffsets, key.encode_pending(producer_id));
             if commit {
-                batch.put(Table::Offsets, key.encode(), record.encode());
-                keys.push((Table::Offsets, key.encode()));
+                batch.put(StoreTable::Offsets, key.encode(), record.encode());
+                keys.push((StoreTable::Offsets, key.encode()));
             }
         }
-        let apply = move |inner: &mut Inner| inner.offsets.end(producer_id, commit);
-        let writing = Writing { producer_id: Some(producer_id), keys };
-        self.change(cell, inner, batch, writing, apply).map(Ended::Written)
+        let apply = move |inner: &mut CellState| inner.offsets.end(producer_id, commit);
+        let writing = OffsetWrite { producer_id: Some(producer_id), keys };
+        self.change(cell, inner, batch, writing, apply).map(PendingEnd::Written)
     }
 
     /// Producers whose transactions hold offsets, with the groups they hold them for.
@@ -274,16 +277,16 @@ impl Groups {
 }
 
 /// The outcome of a transaction's end in one group.
-enum Ended {
+enum PendingEnd {
     /// It holds nothing here.
     Nothing,
-    Written(Waits),
+    Written(StoreReceipt),
     /// Something of it is being stored.
     Unsettled,
 }
 
 /// Waits for the store.
-pub(super) async fn done(waits: Option<Waits>) -> Result<(), StoreError> {
+pub(super) async fn done(waits: Option<StoreReceipt>) -> Result<(), StoreError> {
     match waits {
         None => Ok(()),
         Some(waits) => waits.await.unwrap_or(Err(StoreError::Closed)),

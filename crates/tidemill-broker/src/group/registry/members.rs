@@ -1,9 +1,9 @@
 //! Requests of members.
 
-use super::{Cell, Groups, ID_BYTES_MAX, Inner, Who};
+use super::{CellState, GroupCell, GroupRegistry, ID_BYTES_MAX, RequestSender};
 use crate::group::{
     join::Join,
-    machine::State,
+    machine::GroupState,
     member::{JoinAnswer, NEW_MEMBER_BYTES, SyncAnswer, Ticket, protocols_bytes},
     sync::Sync,
 };
@@ -37,7 +37,7 @@ pub(crate) struct Joining {
 /// A request for an assignment.
 #[derive(Clone, Debug)]
 pub(crate) struct Syncing {
-    pub(crate) who: Who,
+    pub(crate) who: RequestSender,
     pub(crate) protocol_type: Option<String>,
     pub(crate) protocol: Option<String>,
     pub(crate) assignments: BTreeMap<String, Bytes>,
@@ -72,7 +72,7 @@ fn check_id(group: &str) -> Result<(), ErrorCode> {
     if is_one { Ok(()) } else { Err(ErrorCode::InvalidGroupId) }
 }
 
-impl Groups {
+impl GroupRegistry {
     /// Waits until the next generation begins, or not at all.
     pub(crate) async fn join(self: &Arc<Self>, joining: Joining) -> JoinAnswer {
         let member_id = joining.member_id.clone();
@@ -114,7 +114,7 @@ impl Groups {
         let (answer, waits) = oneshot::channel();
         let instance = join.instance.as_ref().map_or(0, String::len);
         let bytes = protocols_bytes(&join.protocols) + join.client_id.len() + instance;
-        let join = |_: &Arc<Cell>, inner: &mut Inner, now_ms| {
+        let join = |_: &Arc<GroupCell>, inner: &mut CellState, now_ms| {
             // Who is in it, and asks as before, may stay.
             let more = match inner.group.member_bytes(&join.member_id) {
                 0 => bytes + NEW_MEMBER_BYTES,
@@ -163,7 +163,7 @@ impl Groups {
         check_id(&who.group)?;
         let (answer, waits) = oneshot::channel();
         let bytes: usize = syncing.assignments.values().map(Bytes::len).sum();
-        let sync = |_: &Arc<Cell>, inner: &mut Inner, now_ms| {
+        let sync = |_: &Arc<GroupCell>, inner: &mut CellState, now_ms| {
             let before = if bytes > 0 { inner.group.assigned_bytes() } else { 0 };
             if !self.has_room(bytes.saturating_sub(before)) {
                 let _gone = answer.send(SyncAnswer::refused(ErrorCode::CoordinatorNotAvailable));
@@ -187,9 +187,9 @@ impl Groups {
     }
 
     /// A member says that it lives.
-    pub(crate) fn heartbeat(self: &Arc<Self>, who: &Who) -> Result<(), ErrorCode> {
+    pub(crate) fn heartbeat(self: &Arc<Self>, who: &RequestSender) -> Result<(), ErrorCode> {
         check_id(&who.group)?;
-        let beat = |_: &Arc<Cell>, inner: &mut Inner, now_ms| {
+        let beat = |_: &Arc<GroupCell>, inner: &mut CellState, now_ms| {
             let instance = who.instance.as_deref();
             inner.group.heartbeat(now_ms, &who.member_id, instance, who.generation)
         };
@@ -204,8 +204,8 @@ impl Groups {
         members: &[(String, Option<String>)],
     ) -> Result<Vec<ErrorCode>, ErrorCode> {
         check_id(group)?;
-        let leave = |_: &Arc<Cell>, inner: &mut Inner, now_ms| {
-            if *inner.group.state() == State::Dead {
+        let leave = |_: &Arc<GroupCell>, inner: &mut CellState, now_ms| {
+            if *inner.group.state() == GroupState::Dead {
                 return Err(ErrorCode::CoordinatorNotAvailable);
             }
             let mut leave = |(id, instance): &(String, Option<String>)| {

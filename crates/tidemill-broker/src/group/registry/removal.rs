@@ -1,12 +1,12 @@
 //! Removal of groups and offsets: by request, by age, and with their topic.
 
-use super::{Cell, Groups, Inner, Writing, code_of, commits::done};
+use super::{CellState, GroupCell, GroupRegistry, OffsetWrite, code_of, commits::done};
 use crate::{
     group::{
-        machine::State,
-        offsets::{Place, key},
+        machine::GroupState,
+        offsets::{TopicPartition, key},
     },
-    store::{Batch, StoreError, Table},
+    store::{StoreBatch, StoreError, StoreTable},
 };
 use std::{
     collections::BTreeMap,
@@ -15,30 +15,34 @@ use std::{
 use tidemill_log::StreamId;
 use tidemill_wire::{groups::OffsetRecord, kafka::ErrorCode};
 
-use super::commits::Waits;
+use super::commits::StoreReceipt;
 
-impl Groups {
+impl GroupRegistry {
     /// Deletes a group without members, with its offsets.
     pub(crate) async fn delete(self: &Arc<Self>, id: &str) -> Result<(), ErrorCode> {
-        let delete = |cell: &Arc<Cell>, inner: &mut Inner, _| match inner.group.state() {
-            State::Dead => Err(ErrorCode::GroupIdNotFound),
-            State::Empty => self.remove(cell, inner).map_err(|error| code_of(&error)),
+        let delete = |cell: &Arc<GroupCell>, inner: &mut CellState, _| match inner.group.state() {
+            GroupState::Dead => Err(ErrorCode::GroupIdNotFound),
+            GroupState::Empty => self.remove(cell, inner).map_err(|error| code_of(&error)),
             _ => Err(ErrorCode::NonEmptyGroup),
         };
         let waits = self.with(id, delete).unwrap_or(Err(ErrorCode::GroupIdNotFound))?;
         done(Some(waits)).await.map_err(|error| code_of(&error))
     }
 
-    fn remove(self: &Arc<Self>, cell: &Arc<Cell>, inner: &mut Inner) -> Result<Waits, StoreError> {
-        let mut batch = Batch::default();
-        batch.delete(Table::Groups, cell.id.as_str());
+    fn remove(
+        self: &Arc<Self>,
+        cell: &Arc<GroupCell>,
+        inner: &mut CellState,
+    ) -> Result<StoreReceipt, StoreError> {
+        let mut batch = StoreBatch::default();
+        batch.delete(StoreTable::Groups, cell.id.as_str());
         for (place, _) in inner.offsets.all() {
-            batch.delete(Table::Offsets, key(&cell.id, place).encode());
+            batch.delete(StoreTable::Offsets, key(&cell.id, place).encode());
         }
         for (producer_id, held) in inner.offsets.pending() {
             for place in held.keys() {
                 let key = key(&cell.id, place).encode_pending(*producer_id);
-                batch.delete(Table::PendingOffsets, key);
+                batch.delete(StoreTable::PendingOffsets, key);
             }
         }
         // What the store was given before comes before this, but is not in memory yet.
@@ -56,7 +60,7 @@ impl Groups {
         Ok(waits)
     }
 
-    fn removed(&self, cell: &Arc<Cell>, is_removed: bool) {
+    fn removed(&self, cell: &Arc<GroupCell>, is_removed: bool) {
         let mut inner = cell.lock();
         if !is_removed {
             inner.group.revive();
@@ -65,7 +69,7 @@ impl Groups {
             return;
         }
         inner.is_gone = true;
-        inner.offsets = crate::group::offsets::Offsets::default();
+        inner.offsets = crate::group::offsets::GroupOffsets::default();
         self.count(&mut inner);
         self.weigh(cell, &mut inner);
         let mut cells = self.cells.write().unwrap_or_else(PoisonError::into_inner);
@@ -82,26 +86,26 @@ impl Groups {
     pub(crate) async fn delete_offsets(
         self: &Arc<Self>,
         id: &str,
-        places: Vec<Place>,
+        places: Vec<TopicPartition>,
     ) -> Result<Vec<ErrorCode>, ErrorCode> {
         if id.is_empty() {
             return Err(ErrorCode::InvalidGroupId);
         }
-        let delete = |cell: &Arc<Cell>, inner: &mut Inner, _| {
+        let delete = |cell: &Arc<GroupCell>, inner: &mut CellState, _| {
             let group = &inner.group;
             let subscribed = match group.state() {
-                State::Dead => return Err(ErrorCode::GroupIdNotFound),
-                State::Empty => Some(Default::default()),
+                GroupState::Dead => return Err(ErrorCode::GroupIdNotFound),
+                GroupState::Empty => Some(Default::default()),
                 _ if group.is_of_consumers() => group.subscribed(),
                 _ => return Err(ErrorCode::NonEmptyGroup),
             };
-            let code = |place: &Place| {
+            let code = |place: &TopicPartition| {
                 let is_read = subscribed.as_ref().is_none_or(|it| it.contains(&place.0));
                 if is_read { ErrorCode::GroupSubscribedToTopic } else { ErrorCode::None }
             };
             let codes: Vec<ErrorCode> = places.iter().map(code).collect();
             let gone = places.into_iter().zip(&codes).filter(|(_, it)| **it == ErrorCode::None);
-            let gone: Vec<Place> = gone.map(|(place, _)| place).collect();
+            let gone: Vec<TopicPartition> = gone.map(|(place, _)| place).collect();
             if gone.is_empty() {
                 return Ok((None, codes));
             }
@@ -116,31 +120,31 @@ impl Groups {
 
     fn forget(
         self: &Arc<Self>,
-        cell: &Arc<Cell>,
-        inner: &mut Inner,
-        places: Vec<Place>,
-    ) -> Result<Waits, StoreError> {
-        let mut batch = Batch::default();
+        cell: &Arc<GroupCell>,
+        inner: &mut CellState,
+        places: Vec<TopicPartition>,
+    ) -> Result<StoreReceipt, StoreError> {
+        let mut batch = StoreBatch::default();
         for place in &places {
-            batch.delete(Table::Offsets, key(&cell.id, place).encode());
+            batch.delete(StoreTable::Offsets, key(&cell.id, place).encode());
         }
-        let apply = move |inner: &mut Inner| {
+        let apply = move |inner: &mut CellState| {
             places.iter().for_each(|it| inner.offsets.delete(it));
         };
-        let writing = Writing { producer_id: None, keys: Vec::new() };
+        let writing = OffsetWrite { producer_id: None, keys: Vec::new() };
         self.change(cell, inner, batch, writing, apply)
     }
 
     /// Deletes the offsets of deleted topics, soon. A later topic of the same name has another id,
     /// so it never sees those offsets and keeps its own.
     pub(crate) fn forget_topics(self: &Arc<Self>, topics: &BTreeMap<&str, StreamId>) {
-        let is_gone = |(place, record): &(&Place, &OffsetRecord)| {
+        let is_gone = |(place, record): &(&TopicPartition, &OffsetRecord)| {
             topics.get(place.0.as_str()).is_some_and(|it| it.0 == record.topic_id)
         };
         for cell in self.all() {
             let mut inner = cell.lock();
             let gone = inner.offsets.all().filter(is_gone).map(|(place, _)| place.clone());
-            let gone: Vec<Place> = gone.collect();
+            let gone: Vec<TopicPartition> = gone.collect();
             if !gone.is_empty()
                 && let Err(error) = self.forget(&cell, &mut inner, gone)
             {
@@ -153,8 +157,8 @@ impl Groups {
     /// that age in groups that never had members, and groups with neither members nor offsets.
     pub(crate) fn sweep(self: &Arc<Self>) {
         let now_ms = self.now_ms();
-        let mut batch = Batch::default();
-        super::load::put_running_ms(&mut batch, now_ms);
+        let mut batch = StoreBatch::default();
+        super::recovery::put_running_ms(&mut batch, now_ms);
         let noted = self.store.commit_then(batch, Box::new(|_| {}));
         if let Err(error) = noted {
             tracing::warn!(%error, "offsets that are too old stay");
@@ -179,8 +183,8 @@ impl Groups {
 
     fn expire(
         self: &Arc<Self>,
-        cell: &Arc<Cell>,
-        inner: &mut Inner,
+        cell: &Arc<GroupCell>,
+        inner: &mut CellState,
         now_ms: u64,
     ) -> Result<(), StoreError> {
         let Some(before_ms) = now_ms.checked_sub(self.settings.offsets_retention_ms) else {

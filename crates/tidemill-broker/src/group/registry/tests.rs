@@ -1,7 +1,7 @@
 //! The registry on the simulated disk: what is in memory is what is stored, whatever happens.
 
 use super::*;
-use crate::group::offsets::Place;
+use crate::group::offsets::TopicPartition;
 use proptest::prelude::*;
 use std::path::Path;
 use tidemill_env::{Disk, SimWorld};
@@ -13,8 +13,8 @@ const RETENTION_MS: u64 = 1_000_000;
 
 struct Node {
     sim: SimWorld,
-    store: Arc<Store>,
-    groups: Arc<Groups>,
+    store: Arc<MetadataStore>,
+    groups: Arc<GroupRegistry>,
 }
 
 fn settings() -> GroupSettings {
@@ -28,9 +28,9 @@ fn settings() -> GroupSettings {
     }
 }
 
-fn open(sim: &SimWorld) -> (Arc<Store>, Arc<Groups>) {
-    let store = Arc::new(Store::open(&sim.world, Path::new("data/broker.redb")).unwrap());
-    let groups = Groups::open(&sim.world, Arc::clone(&store), settings()).unwrap();
+fn open(sim: &SimWorld) -> (Arc<MetadataStore>, Arc<GroupRegistry>) {
+    let store = Arc::new(MetadataStore::open(&sim.world, Path::new("data/broker.redb")).unwrap());
+    let groups = GroupRegistry::open(&sim.world, Arc::clone(&store), settings()).unwrap();
     (store, groups)
 }
 
@@ -57,29 +57,34 @@ impl Node {
 
     /// Waits until the store has answered for all that it was given.
     fn settle(&self) {
-        self.store.commit_blocking(Batch::default()).unwrap();
+        self.store.commit_blocking(StoreBatch::default()).unwrap();
     }
 
-    fn live(&self) -> BTreeMap<String, Offsets> {
+    fn live(&self) -> BTreeMap<String, GroupOffsets> {
         offsets(&self.groups)
     }
 
     /// What a restart would find.
-    fn stored(&self) -> BTreeMap<String, Offsets> {
-        offsets(&Groups::open(&self.sim.world, Arc::clone(&self.store), settings()).unwrap())
+    fn stored(&self) -> BTreeMap<String, GroupOffsets> {
+        offsets(&GroupRegistry::open(&self.sim.world, Arc::clone(&self.store), settings()).unwrap())
     }
 }
 
-fn offsets(groups: &Groups) -> BTreeMap<String, Offsets> {
+fn offsets(groups: &GroupRegistry) -> BTreeMap<String, GroupOffsets> {
     let all = groups.all().into_iter().map(|it| (it.id.clone(), it.lock().offsets.clone()));
     all.filter(|(_, offsets)| !offsets.is_empty()).collect()
 }
 
-fn nobody(group: &str) -> Who {
-    Who { group: group.to_owned(), member_id: String::new(), instance: None, generation: -1 }
+fn nobody(group: &str) -> RequestSender {
+    RequestSender {
+        group: group.to_owned(),
+        member_id: String::new(),
+        instance: None,
+        generation: -1,
+    }
 }
 
-fn place(number: u32) -> Place {
+fn place(number: u32) -> TopicPartition {
     (format!("topic {}", number % 2), number / 2)
 }
 
@@ -103,10 +108,10 @@ fn joining(group: &str, id: &str) -> Joining {
     }
 }
 
-async fn enter(groups: &Arc<Groups>, group: &str) -> Who {
+async fn enter(groups: &Arc<GroupRegistry>, group: &str) -> RequestSender {
     let joined = groups.join(joining(group, "")).await;
     assert_eq!(joined.error, ErrorCode::None);
-    let who = Who {
+    let who = RequestSender {
         group: group.to_owned(),
         member_id: joined.member_id.clone(),
         instance: None,
@@ -150,12 +155,12 @@ fn act() -> impl Strategy<Value = Act> {
 /// What offsets must be there: offset and age, and what producers hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
-    committed: BTreeMap<(String, Place), (i64, u64)>,
-    held: BTreeMap<(String, i64, Place), (i64, u64)>,
+    committed: BTreeMap<(String, TopicPartition), (i64, u64)>,
+    held: BTreeMap<(String, i64, TopicPartition), (i64, u64)>,
 }
 
 impl Model {
-    fn of(live: &BTreeMap<String, Offsets>) -> Self {
+    fn of(live: &BTreeMap<String, GroupOffsets>) -> Self {
         let mut model = Self::default();
         for (group, offsets) in live {
             for (place, it) in offsets.all() {
@@ -172,7 +177,7 @@ impl Model {
         model
     }
 
-    fn is_held(&self, group: &str, place: &Place) -> bool {
+    fn is_held(&self, group: &str, place: &TopicPartition) -> bool {
         self.held.keys().any(|it| it.0 == group && it.2 == *place)
     }
 
@@ -353,7 +358,7 @@ async fn what_is_not_stored_is_not_there() {
     let joined = node.groups.join(joining("h", "")).await;
     assert_eq!(joined.error, ErrorCode::None);
     let (member_id, generation) = (joined.member_id, joined.generation);
-    let who = Who { group: "h".into(), member_id, instance: None, generation };
+    let who = RequestSender { group: "h".into(), member_id, instance: None, generation };
     let assignments = BTreeMap::new();
     let sync = Syncing { who, protocol_type: None, protocol: None, assignments };
     assert_eq!(node.groups.sync(sync).await.error, ErrorCode::CoordinatorNotAvailable);

@@ -1,6 +1,6 @@
 //! When groups have to be looked at: one task sleeps until the first of them is due.
 
-use super::Groups;
+use super::GroupRegistry;
 use crate::server::asked;
 use std::{
     collections::BTreeSet,
@@ -44,7 +44,7 @@ impl Alarms {
     }
 }
 
-impl Groups {
+impl GroupRegistry {
     /// Looks at groups when they are due, until the server stops.
     pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut sweep_ms = self.now_ms() + SWEEP_MS;

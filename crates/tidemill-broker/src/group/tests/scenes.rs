@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        machine::{Group, Rules},
-        notice::{Notice, Why},
+        event::{EventCause, GroupEvent},
+        machine::{ConsumerGroup, Rules},
     },
     Asking, REBALANCE_MS, SESSION_MS, Stage, asking,
 };
@@ -345,7 +345,7 @@ fn a_stored_group_goes_on_in_its_generation() {
     let (mut stage, first, second) = Stage::two();
     let record = stage.group.record();
     let rules = Rules { members_max: 5, bytes_max: 1 << 20, initial_delay_ms: 0 };
-    stage.group = Group::restored(rules, record.clone(), stage.now_ms);
+    stage.group = ConsumerGroup::restored(rules, record.clone(), stage.now_ms);
     assert_eq!(stage.group.record(), record);
     assert_eq!(stage.heartbeat(&first, 2), Ok(()));
     assert_eq!(stage.may_commit(&second, 2), Ok(()));
@@ -364,15 +364,15 @@ fn a_stored_group_goes_on_in_its_generation() {
 fn the_log_says_who_went_and_why_all_have_to_join_again() {
     let (mut stage, first, second) = Stage::two();
     let notices = stage.group.take_notices();
-    let joined = [Notice::Rebalances(Why::Joined), Notice::Stable];
+    let joined = [GroupEvent::Rebalances(EventCause::Joined), GroupEvent::Stable];
     assert_eq!(notices, [joined.clone(), joined].concat());
     stage.pass(SESSION_MS - 1);
     assert_eq!(stage.heartbeat(&first, 2), Ok(()));
     assert_eq!(stage.group.take_notices(), []);
     stage.pass(1);
-    let ended = Notice::Gone(second, Why::SessionEnded);
-    assert_eq!(stage.group.take_notices(), [ended, Notice::Rebalances(Why::MemberGone)]);
+    let ended = GroupEvent::Gone(second, EventCause::SessionEnded);
+    assert_eq!(stage.group.take_notices(), [ended, GroupEvent::Rebalances(EventCause::MemberGone)]);
     stage.pass(SESSION_MS);
-    let ended = Notice::Gone(first, Why::SessionEnded);
-    assert_eq!(stage.group.take_notices(), [ended, Notice::Empty]);
+    let ended = GroupEvent::Gone(first, EventCause::SessionEnded);
+    assert_eq!(stage.group.take_notices(), [ended, GroupEvent::Empty]);
 }

@@ -9,10 +9,10 @@ use super::{OF_BROKER, OF_TOPIC, check_name, is_this, no_settings, topic_spec};
 use crate::{
     Broker,
     api::Context,
-    handler::{blocking, topics::twice},
+    handler::{thread_pool, topics::twice},
     internal_topic::InternalTopic,
-    refusal::Refusal,
-    topic_settings::{Kind, Texts, find},
+    refusal::RequestRefusal,
+    topic_settings::{SettingType, Texts, find},
 };
 use std::sync::Arc;
 use tidemill_wire::kafka::{
@@ -35,7 +35,7 @@ enum Operation {
     Subtract,
 }
 
-struct Change {
+struct ConfigChange {
     name: KafkaString,
     /// None: not known.
     operation: Option<Operation>,
@@ -43,10 +43,10 @@ struct Change {
 }
 
 /// The changes of one resource.
-struct Asked {
+struct ConfigRequest {
     kind: i8,
     name: KafkaString,
-    changes: Vec<Change>,
+    changes: Vec<ConfigChange>,
     /// Settings that are not named go back to their defaults.
     replaces: bool,
 }
@@ -58,9 +58,9 @@ pub(crate) async fn alter(
 ) -> AlterConfigsResponseData {
     let resources = request.resources.into_iter().map(|resource| {
         let change = |it: tidemill_wire::kafka::message::alter_configs_request::AlterableConfig| {
-            Change { name: it.name, operation: Some(Operation::Set), value: it.value }
+            ConfigChange { name: it.name, operation: Some(Operation::Set), value: it.value }
         };
-        Asked {
+        ConfigRequest {
             kind: resource.resource_type,
             name: resource.resource_name,
             changes: resource.configs.into_iter().map(change).collect(),
@@ -68,7 +68,7 @@ pub(crate) async fn alter(
         }
     });
     let outcomes = change_all(context, resources.collect(), request.validate_only).await;
-    let answer = |(asked, refusal): (Asked, Option<Refusal>)| {
+    let answer = |(asked, refusal): (ConfigRequest, Option<RequestRefusal>)| {
         alter_configs_response::AlterConfigsResourceResponse {
             error_code: refusal.as_ref().map_or(0, |it| it.code.code()),
             error_message: refusal.and_then(|it| it.reason()),
@@ -96,9 +96,9 @@ pub(crate) async fn alter_incrementally(
                 3 => Some(Operation::Subtract),
                 _ => None,
             };
-            Change { name: it.name, operation, value: it.value }
+            ConfigChange { name: it.name, operation, value: it.value }
         };
-        Asked {
+        ConfigRequest {
             kind: resource.resource_type,
             name: resource.resource_name,
             changes: resource.configs.into_iter().map(change).collect(),
@@ -106,7 +106,7 @@ pub(crate) async fn alter_incrementally(
         }
     });
     let outcomes = change_all(context, resources.collect(), request.validate_only).await;
-    let answer = |(asked, refusal): (Asked, Option<Refusal>)| {
+    let answer = |(asked, refusal): (ConfigRequest, Option<RequestRefusal>)| {
         incremental_alter_configs_response::AlterConfigsResourceResponse {
             error_code: refusal.as_ref().map_or(0, |it| it.code.code()),
             error_message: refusal.and_then(|it| it.reason()),
@@ -121,16 +121,16 @@ pub(crate) async fn alter_incrementally(
 
 async fn change_all(
     context: &Context<'_>,
-    resources: Vec<Asked>,
+    resources: Vec<ConfigRequest>,
     validate_only: bool,
-) -> Vec<(Asked, Option<Refusal>)> {
+) -> Vec<(ConfigRequest, Option<RequestRefusal>)> {
     let broker = Arc::clone(context.broker);
     let work = move || {
         let twice = twice(resources.iter().map(|it| (it.kind, it.name.as_bytes().to_vec())));
-        let one = |asked: Asked| {
+        let one = |asked: ConfigRequest| {
             let outcome = if twice.contains(&(asked.kind, asked.name.as_bytes().to_vec())) {
                 let why = "the request names this resource more than once";
-                Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+                Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why))
             } else {
                 change(&broker, &asked, validate_only)
             };
@@ -138,10 +138,14 @@ async fn change_all(
         };
         resources.into_iter().map(one).collect()
     };
-    blocking::run(work).await
+    thread_pool::run(work).await
 }
 
-fn change(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(), Refusal> {
+fn change(
+    broker: &Broker,
+    asked: &ConfigRequest,
+    validate_only: bool,
+) -> Result<(), RequestRefusal> {
     let name = asked.name.as_str();
     match asked.kind {
         OF_TOPIC => change_topic(broker, asked, validate_only),
@@ -153,23 +157,28 @@ fn change(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(), Ref
             }
             let why = "settings of the broker cannot be changed while it runs: say them when the \
                        node is started";
-            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+            Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why))
         }
         other => Err(no_settings(other)),
     }
 }
 
-fn change_topic(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(), Refusal> {
+fn change_topic(
+    broker: &Broker,
+    asked: &ConfigRequest,
+    validate_only: bool,
+) -> Result<(), RequestRefusal> {
     let name = asked.name.as_str();
     let repeated = twice(asked.changes.iter().map(|it| it.name.as_bytes()));
     if !repeated.is_empty() {
         let why = "the request names a setting more than once";
-        return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+        return Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why));
     }
-    let steps: Vec<Step<'_>> = asked.changes.iter().map(Step::of).collect::<Result<_, _>>()?;
+    let steps: Vec<ConfigStep<'_>> =
+        asked.changes.iter().map(ConfigStep::of).collect::<Result<_, _>>()?;
     if name.is_empty() {
         let why = "there are no settings of all topics: name one";
-        return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+        return Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why));
     }
     check_name(name)?;
     if let Some(internal) = InternalTopic::named(broker, name) {
@@ -191,7 +200,7 @@ fn change_topic(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(
             None => texts.remove(step.name),
         };
     }
-    let bad = |error| Refusal::with(ErrorCode::InvalidConfig, &error);
+    let bad = |error| RequestRefusal::with(ErrorCode::InvalidConfig, &error);
     let spec = defaults.change(old, texts).map_err(bad)?;
     let old = found?;
     if validate_only || spec == old {
@@ -206,19 +215,19 @@ fn change_topic(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(
 }
 
 /// A change that some topic could take.
-struct Step<'a> {
+struct ConfigStep<'a> {
     name: &'a str,
     operation: Operation,
     /// Of a deletion: nothing.
     value: &'a str,
 }
 
-impl<'a> Step<'a> {
-    fn of(change: &'a Change) -> Result<Self, Refusal> {
+impl<'a> ConfigStep<'a> {
+    fn of(change: &'a ConfigChange) -> Result<Self, RequestRefusal> {
         let name = change.name.as_str();
         let Some(operation) = change.operation else {
             let why = "operations are set (0), delete (1), append (2) and subtract (3)";
-            return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+            return Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why));
         };
         // Of any name: tools that copy settings delete all that have their defaults elsewhere.
         if operation == Operation::Delete {
@@ -226,15 +235,15 @@ impl<'a> Step<'a> {
         }
         let Some(value) = &change.value else {
             let why = format!("{}: it has no value", name.escape_debug());
-            return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+            return Err(RequestRefusal::with(ErrorCode::InvalidRequest, &why));
         };
-        let is_list = find(name).is_some_and(|it| it.kind == Kind::List);
+        let is_list = find(name).is_some_and(|it| it.kind == SettingType::List);
         if operation != Operation::Set && !is_list {
             let why = format!(
                 "{}: it is no list, so nothing can be added or taken out",
                 name.escape_debug()
             );
-            return Err(Refusal::with(ErrorCode::InvalidConfig, &why));
+            return Err(RequestRefusal::with(ErrorCode::InvalidConfig, &why));
         }
         Ok(Self { name, operation, value: value.as_str().trim() })
     }

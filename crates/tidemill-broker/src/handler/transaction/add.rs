@@ -4,11 +4,11 @@
 use crate::{
     api::Context,
     partition::ADDS_FROM_VERSION,
-    refusal::Refusal,
+    refusal::RequestRefusal,
     topic::Topic,
     transaction::{
-        coordinator::{Asker, Failure},
-        state::{ProducerEpoch, Protocol},
+        coordinator::{Failure, TransactionSender},
+        state::{ProducerIdentity, Protocol},
     },
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,9 +39,9 @@ pub(crate) async fn partitions(
 ) -> AddPartitionsToTxnResponseData {
     let mut response = AddPartitionsToTxnResponseData::default();
     if context.version() < BATCHED_FROM_VERSION {
-        let asked = Asked {
+        let asked = TransactionAdditions {
             id: request.v3_and_below_transactional_id,
-            producer: ProducerEpoch {
+            producer: ProducerIdentity {
                 id: request.v3_and_below_producer_id,
                 epoch: request.v3_and_below_producer_epoch,
             },
@@ -52,9 +52,9 @@ pub(crate) async fn partitions(
         return response;
     }
     for one in request.transactions {
-        let asked = Asked {
+        let asked = TransactionAdditions {
             id: one.transactional_id,
-            producer: ProducerEpoch { id: one.producer_id, epoch: one.producer_epoch },
+            producer: ProducerIdentity { id: one.producer_id, epoch: one.producer_epoch },
             verify_only: one.verify_only,
         };
         let topic_results = asked.answer(context, one.topics).await;
@@ -68,14 +68,14 @@ pub(crate) async fn partitions(
 }
 
 /// One transaction that partitions are added to.
-struct Asked {
+struct TransactionAdditions {
     id: KafkaString,
-    producer: ProducerEpoch,
+    producer: ProducerIdentity,
     /// They are to be in it already.
     verify_only: bool,
 }
 
-impl Asked {
+impl TransactionAdditions {
     /// Adds all partitions, or none.
     async fn answer(
         &self,
@@ -145,7 +145,7 @@ pub(crate) async fn offsets(
     context: &Context<'_>,
     request: AddOffsetsToTxnRequestData,
 ) -> AddOffsetsToTxnResponseData {
-    let producer = ProducerEpoch { id: request.producer_id, epoch: request.producer_epoch };
+    let producer = ProducerIdentity { id: request.producer_id, epoch: request.producer_epoch };
     let (id, group) = (request.transactional_id.as_str(), request.group_id.as_str());
     let error = if id.is_empty() {
         ErrorCode::InvalidRequest
@@ -171,7 +171,7 @@ pub(crate) async fn offsets(
 pub(crate) async fn produced(
     context: &Context<'_>,
     request: &ProduceRequestData,
-) -> Result<(), Refusal> {
+) -> Result<(), RequestRefusal> {
     let version = context.version();
     let Some(id) = &request.transactional_id else { return Ok(()) };
     if version < ADDS_FROM_VERSION {
@@ -179,7 +179,7 @@ pub(crate) async fn produced(
     }
     let broker = context.broker;
     // Clients send chunks of one producer in one request; whoever does not is not held up by it.
-    let mut producers: BTreeMap<ProducerEpoch, BTreeSet<TransactionPartition>> = BTreeMap::new();
+    let mut producers: BTreeMap<ProducerIdentity, BTreeSet<TransactionPartition>> = BTreeMap::new();
     for asked in &request.topic_data {
         let topic = if version >= 13 {
             broker.topics.get_by_id(&broker.log, asked.topic_id)
@@ -194,7 +194,7 @@ pub(crate) async fn produced(
             if !head.is_transactional() || head.producer_id < 0 {
                 continue;
             }
-            let producer = ProducerEpoch { id: head.producer_id, epoch: head.producer_epoch };
+            let producer = ProducerIdentity { id: head.producer_id, epoch: head.producer_epoch };
             producers.entry(producer).or_default().insert(place);
         }
     }
@@ -211,8 +211,12 @@ fn place(topic: &Topic, index: i32) -> Option<TransactionPartition> {
     topic.partition(index).map(|it| it.place)
 }
 
-pub(super) fn asker(context: &Context<'_>, producer: ProducerEpoch, protocol: Protocol) -> Asker {
-    Asker { producer, protocol, connection: context.caller.id }
+pub(super) fn asker(
+    context: &Context<'_>,
+    producer: ProducerIdentity,
+    protocol: Protocol,
+) -> TransactionSender {
+    TransactionSender { producer, protocol, connection: context.caller.id }
 }
 
 fn code(context: &Context<'_>, failure: &Failure) -> ErrorCode {

@@ -3,7 +3,7 @@
 
 use crate::{
     api::Context,
-    handler::once::{once, partitions_once},
+    handler::duplicates::{remove_repeated, remove_repeated_partitions},
     partition::Partition,
     transaction::{
         describe::{is_phase_name, phase_name},
@@ -32,7 +32,7 @@ pub(crate) async fn transactions(
     context: &Context<'_>,
     mut request: DescribeTransactionsRequestData,
 ) -> DescribeTransactionsResponseData {
-    once(&mut request.transactional_ids, KafkaString::clone);
+    remove_repeated(&mut request.transactional_ids, KafkaString::clone);
     let one = |id: KafkaString| match context.broker.transactions.find(id.as_str()) {
         Some(it) => described(context, id, &it),
         None => TransactionState {
@@ -88,7 +88,7 @@ pub(crate) async fn list(
         response.error_code = ErrorCode::InvalidRegularExpression.code();
         return response;
     }
-    once(&mut request.state_filters, KafkaString::clone);
+    remove_repeated(&mut request.state_filters, KafkaString::clone);
     let unknown = request.state_filters.iter().filter(|it| !is_phase_name(it.as_str()));
     response.unknown_state_filters = unknown.cloned().collect();
     // Sets: there may be as many transactional ids as filters.
@@ -120,7 +120,11 @@ pub(crate) async fn producers(
     context: &Context<'_>,
     mut request: DescribeProducersRequestData,
 ) -> DescribeProducersResponseData {
-    partitions_once(&mut request.topics, |it| it.name.clone(), |it| &mut it.partition_indexes);
+    remove_repeated_partitions(
+        &mut request.topics,
+        |it| it.name.clone(),
+        |it| &mut it.partition_indexes,
+    );
     let topic = |asked: TopicRequest| {
         let topic = context.broker.topic(asked.name.as_str());
         let one = |index: i32| match topic.as_ref().and_then(|it| it.partition(index)) {

@@ -3,8 +3,8 @@
 use crate::{
     api::Context,
     transaction::{
-        coordinator::Asker,
-        state::{ProducerEpoch, Protocol},
+        coordinator::TransactionSender,
+        state::{ProducerIdentity, Protocol},
     },
 };
 use tidemill_wire::kafka::{
@@ -25,8 +25,8 @@ pub(crate) async fn answer(
 ) -> EndTxnResponseData {
     let version = context.version();
     let two = version >= TWO_FROM_VERSION;
-    let asker = Asker {
-        producer: ProducerEpoch { id: request.producer_id, epoch: request.producer_epoch },
+    let asker = TransactionSender {
+        producer: ProducerIdentity { id: request.producer_id, epoch: request.producer_epoch },
         protocol: if two { Protocol::Two } else { Protocol::One },
         connection: context.caller.id,
     };

@@ -1,6 +1,6 @@
 //! InitProducerId: a producer id and epoch, for a transactional id or for none.
 
-use crate::{api::Context, transaction::state::ProducerEpoch};
+use crate::{api::Context, transaction::state::ProducerIdentity};
 use tidemill_wire::kafka::{
     ErrorCode,
     message::{InitProducerIdRequestData, InitProducerIdResponseData},
@@ -20,7 +20,7 @@ pub(crate) async fn answer(
 ) -> InitProducerIdResponseData {
     let (error, producer) = match producer(context, &request).await {
         Ok(producer) => (ErrorCode::None, producer),
-        Err(error) => (error, ProducerEpoch { id: -1, epoch: -1 }),
+        Err(error) => (error, ProducerIdentity { id: -1, epoch: -1 }),
     };
     InitProducerIdResponseData {
         error_code: error.code(),
@@ -35,12 +35,12 @@ pub(crate) async fn answer(
 async fn producer(
     context: &Context<'_>,
     request: &InitProducerIdRequestData,
-) -> Result<ProducerEpoch, ErrorCode> {
+) -> Result<ProducerIdentity, ErrorCode> {
     let coordinator = &context.broker.transactions;
     let version = context.version();
     let expected = match (request.producer_id, request.producer_epoch) {
         (-1, -1) => None,
-        (id @ 0.., epoch @ 0..) => Some(ProducerEpoch { id, epoch }),
+        (id @ 0.., epoch @ 0..) => Some(ProducerIdentity { id, epoch }),
         _ => return Err(ErrorCode::InvalidRequest),
     };
     let Some(id) = &request.transactional_id else {
@@ -49,7 +49,7 @@ async fn producer(
             tracing::warn!(%error, "no producer id can be reserved");
             ErrorCode::CoordinatorNotAvailable
         })?;
-        return Ok(ProducerEpoch { id, epoch: 0 });
+        return Ok(ProducerIdentity { id, epoch: 0 });
     };
     if id.is_empty() || id.len() > ID_BYTES_MAX {
         return Err(ErrorCode::InvalidRequest);

@@ -4,10 +4,11 @@
 use super::add::asker;
 use crate::{
     api::Context,
-    group::registry::Who,
-    handler::offsets::{CommitTopic, new_offset},
-    transaction::state::{ProducerEpoch, Protocol},
+    group::registry::RequestSender,
+    handler::offsets::{CommitTopic, CommittedPosition, new_offset},
+    transaction::state::{ProducerIdentity, Protocol},
 };
+use tidemill_types::{LeaderEpoch, Offset};
 use tidemill_wire::kafka::{
     ErrorCode,
     message::{
@@ -26,7 +27,7 @@ pub(crate) async fn commit(
     request: TxnOffsetCommitRequestData,
 ) -> TxnOffsetCommitResponseData {
     let version = context.version();
-    let who = Who {
+    let who = RequestSender {
         group: request.group_id.as_str().to_owned(),
         member_id: request.member_id.as_str().to_owned(),
         instance: request.group_instance_id.as_ref().map(|it| it.as_str().to_owned()),
@@ -40,7 +41,10 @@ pub(crate) async fn commit(
         let mut partitions = Vec::with_capacity(asked.partitions.len());
         for it in asked.partitions {
             let topic = topic.as_ref().map_err(|error| *error);
-            let committed = (it.committed_offset, it.committed_leader_epoch);
+            let committed = CommittedPosition {
+                offset: Offset(it.committed_offset),
+                leader_epoch: LeaderEpoch(it.committed_leader_epoch),
+            };
             let metadata = it.committed_metadata.as_ref();
             let checked = new_offset(context, topic, it.partition_index, committed, metadata);
             partitions.push((it.partition_index, checked.as_ref().err().copied()));
@@ -48,7 +52,7 @@ pub(crate) async fn commit(
         }
         topics.push((asked.name, partitions));
     }
-    let producer = ProducerEpoch { id: request.producer_id, epoch: request.producer_epoch };
+    let producer = ProducerIdentity { id: request.producer_id, epoch: request.producer_epoch };
     let id = request.transactional_id.as_str();
     let outcome = if id.is_empty() {
         Err(ErrorCode::InvalidRequest)
@@ -76,9 +80,9 @@ pub(crate) async fn commit(
 async fn hold(
     context: &Context<'_>,
     id: &str,
-    producer: ProducerEpoch,
-    who: &Who,
-    offsets: Vec<(crate::group::offsets::Place, crate::group::registry::NewOffset)>,
+    producer: ProducerIdentity,
+    who: &RequestSender,
+    offsets: Vec<(crate::group::offsets::TopicPartition, crate::group::registry::NewOffset)>,
 ) -> Result<(), ErrorCode> {
     let version = context.version();
     let (broker, adds) = (context.broker, version >= ADDS_FROM_VERSION);

@@ -1,7 +1,7 @@
 //! A history that is lived through is the one that is replayed, from any snapshot on.
 
 use super::*;
-use crate::partition::stable::AbortedRange;
+use crate::partition::open_transactions::AbortedRange;
 use bytes::Bytes;
 use proptest::prelude::*;
 use tidemill_wire::{
@@ -97,13 +97,13 @@ proptest! {
                     let bytes = chunk(id, epoch, last + 1, count, transactional);
                     let sequenced = Sequenced::of(&ChunkHead::read(&bytes).unwrap()).unwrap();
                     match live.check(&sequenced, false) {
-                        Ok(Step::Append { begins }) => {
-                            let was = live.stable().open().any(|it| it.0 == id);
+                        Ok(ChunkStep::Append { begins }) => {
+                            let was = live.stable().open().any(|it| it.0.0 == id);
                             prop_assert_eq!(begins, transactional && !was);
                             let offsets = log.push(bytes);
                             live.took(&sequenced, offsets, NOW);
                         }
-                        Ok(Step::Repeated(taken)) => panic!("{taken:?}"),
+                        Ok(ChunkStep::Repeated(taken)) => panic!("{taken:?}"),
                         Err(error) => {
                             let expected = HistoryError::NotTransactional { producer_id: id };
                             prop_assert_eq!(error, expected);
@@ -121,14 +121,15 @@ proptest! {
                             timestamp_ms: 7,
                             transactional: true,
                         };
-                        prop_assert_eq!(live.check(&again, false), Ok(Step::Repeated(*taken)));
+                        prop_assert_eq!(live.check(&again, false), Ok(ChunkStep::Repeated(*taken)));
                     }
                 }
                 Act::End { id, bump, commit } => {
                     let epoch = live.producers().get(id).map_or(0, |it| it.epoch) + i16::from(bump);
                     let marker = log.push(control_marker(&Marker { producer_id: id, producer_epoch: epoch, is_commit: commit, coordinator_epoch: 0, timestamp_ms: 9 })).0;
-                    live.ended(id, epoch, commit, marker, NOW);
-                    prop_assert!(!live.needs_marker(id, epoch), "it has what it needs");
+                    let ended = ProducerIdentity { id, epoch };
+                    live.ended(ended, commit, Offset(marker), NOW);
+                    prop_assert!(!live.needs_marker(ended), "it has what it needs");
                 }
                 Act::Plain => {
                     let mut builder = ChunkBuilder::new(Compression::NONE);
@@ -160,7 +161,9 @@ fn r1_a_repeated_chunk_is_recognized_after_a_restart() {
     for first in 2..7 {
         let bytes = chunk(1, 0, first, 1, false);
         let sequenced = Sequenced::of(&ChunkHead::read(&bytes).unwrap()).unwrap();
-        let Ok(Step::Repeated(taken)) = again.check(&sequenced, false) else { panic!("{first}") };
+        let Ok(ChunkStep::Repeated(taken)) = again.check(&sequenced, false) else {
+            panic!("{first}")
+        };
         assert_eq!(taken.base_offset, i64::from(first));
     }
 }
@@ -174,6 +177,6 @@ fn a_plain_chunk_of_a_producer_with_an_open_transaction_is_refused() {
     let plain = Sequenced { first: 1, last: 1, transactional: false, ..sequenced };
     let error = HistoryError::NotTransactional { producer_id: 1 };
     assert_eq!(live.check(&plain, false), Err(error));
-    live.ended(1, 0, true, 1, NOW);
-    assert_eq!(live.check(&plain, false), Ok(Step::Append { begins: false }));
+    live.ended(ProducerIdentity { id: 1, epoch: 0 }, true, Offset(1), NOW);
+    assert_eq!(live.check(&plain, false), Ok(ChunkStep::Append { begins: false }));
 }

@@ -11,8 +11,8 @@ fn chunk(epoch: i16, first: i32, count: i32) -> Sequenced {
 /// Checks a chunk and, if it is new, takes it at the next offsets.
 fn send(producers: &mut Producers, next: &mut i64, chunk: Sequenced) -> Result<i64, SequenceError> {
     match producers.check(&chunk, false)? {
-        Verdict::Repeated(taken) => Ok(taken.base_offset),
-        Verdict::Append => {
+        SequenceDecision::Repeated(taken) => Ok(taken.base_offset),
+        SequenceDecision::Append => {
             let count = i64::from(chunk.last.wrapping_sub(chunk.first) & i32::MAX) + 1;
             let base = *next;
             *next += count;
@@ -77,7 +77,7 @@ fn an_epoch_begins_at_zero_and_ends_those_before() {
 fn k2_the_end_of_a_transaction_ends_the_epochs_before_its_own() {
     let (mut producers, mut next) = (Producers::default(), 0);
     send(&mut producers, &mut next, chunk(3, 0, 2)).unwrap();
-    producers.end(7, 4, 0);
+    producers.end(ProducerIdentity { id: 7, epoch: 4 }, 0);
     let late = send(&mut producers, &mut next, chunk(3, 2, 1));
     assert!(matches!(late, Err(SequenceError::OldEpoch { .. })));
     assert_eq!(send(&mut producers, &mut next, chunk(4, 0, 1)), Ok(2));
@@ -87,7 +87,7 @@ fn k2_the_end_of_a_transaction_ends_the_epochs_before_its_own() {
 fn a_marker_of_the_same_epoch_leaves_the_numbers_as_they_are() {
     let (mut producers, mut next) = (Producers::default(), 0);
     send(&mut producers, &mut next, chunk(3, 0, 2)).unwrap();
-    producers.end(7, 3, 0);
+    producers.end(ProducerIdentity { id: 7, epoch: 3 }, 0);
     assert_eq!(send(&mut producers, &mut next, chunk(3, 0, 2)), Ok(0), "still recognized");
     assert_eq!(send(&mut producers, &mut next, chunk(3, 2, 1)), Ok(2));
 }
@@ -95,8 +95,8 @@ fn a_marker_of_the_same_epoch_leaves_the_numbers_as_they_are() {
 #[test]
 fn a_producer_that_is_not_known_may_begin_anywhere_unless_its_epoch_is_new_each_time() {
     let producers = Producers::default();
-    assert_eq!(producers.check(&chunk(0, 55, 1), false), Ok(Verdict::Append));
-    assert_eq!(producers.check(&chunk(0, 0, 1), true), Ok(Verdict::Append));
+    assert_eq!(producers.check(&chunk(0, 55, 1), false), Ok(SequenceDecision::Append));
+    assert_eq!(producers.check(&chunk(0, 0, 1), true), Ok(SequenceDecision::Append));
     assert!(producers.check(&chunk(0, 55, 1), true).is_err());
 }
 
@@ -125,7 +125,7 @@ fn the_idle_go_first_and_those_with_a_transaction_never() {
 #[derive(Default)]
 struct Model {
     epoch: Option<i16>,
-    taken: Vec<Taken>,
+    taken: Vec<TakenChunk>,
 }
 
 impl Model {
@@ -155,7 +155,12 @@ impl Model {
         let count = (i64::from(chunk.last) - i64::from(chunk.first)).rem_euclid(1 << 31) + 1;
         let (base_offset, last_offset) = (*next, *next + count - 1);
         *next += count;
-        self.taken.push(Taken { first: chunk.first, last: chunk.last, base_offset, last_offset });
+        self.taken.push(TakenChunk {
+            first: chunk.first,
+            last: chunk.last,
+            base_offset,
+            last_offset,
+        });
         Ok(base_offset)
     }
 }

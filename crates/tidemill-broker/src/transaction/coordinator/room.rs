@@ -4,7 +4,7 @@
 //! so the count may be too high for that long.
 
 use super::{Coordinator, Failure};
-use crate::transaction::{entry::Entry, state::Transaction};
+use crate::transaction::{entry::TransactionEntry, state::Transaction};
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_wire::transactions::TransactionPartition;
 
@@ -45,8 +45,8 @@ impl Coordinator {
     }
 
     /// Counts all entries anew, as removals are not counted.
-    pub(super) fn recount(&self, entries: &[Arc<Entry>]) {
-        let bytes = |entry: &Arc<Entry>| {
+    pub(super) fn recount(&self, entries: &[Arc<TransactionEntry>]) {
+        let bytes = |entry: &Arc<TransactionEntry>| {
             let held = entry.held();
             id_bytes(&entry.id) + held.transaction.as_ref().map_or(0, transaction_bytes)
         };

@@ -4,8 +4,8 @@ use super::Coordinator;
 use crate::{
     Broker,
     producer::state::signed,
-    store::{Batch, StoreError, Table},
-    transaction::{entry::Entry, state::Transaction},
+    store::{StoreBatch, StoreError, StoreTable},
+    transaction::{entry::TransactionEntry, state::Transaction},
 };
 use std::sync::{Arc, PoisonError};
 use tidemill_wire::transactions::TransactionPhase as Phase;
@@ -46,7 +46,10 @@ impl Coordinator {
                     "a transaction took too long"
                 );
                 let next = current.timed_out(self.wall_ms());
-                late.push((Arc::clone(&entry), self.put(&entry, gate, next, Batch::default())));
+                late.push((
+                    Arc::clone(&entry),
+                    self.put(&entry, gate, next, StoreBatch::default()),
+                ));
             } else if is_idle {
                 self.forget(&entry, gate);
             } else if entry.held().unsaved {
@@ -65,7 +68,7 @@ impl Coordinator {
     /// Ids that are at rest and were last used then, or before, are forgotten: those that were idle
     /// for as long as they may be; and if there are nearly as many as there may be, the idlest of
     /// those that rest for longer than any transaction is open, so that there is room for new ones.
-    fn idle_since_ms(&self, entries: &[Arc<Entry>], now_ms: i64) -> i64 {
+    fn idle_since_ms(&self, entries: &[Arc<TransactionEntry>], now_ms: i64) -> i64 {
         let limits = &self.limits;
         let since_ms = now_ms.saturating_sub(signed(limits.idle_ms));
         let few = limits.ids.saturating_sub((limits.ids / 16).max(1));
@@ -74,7 +77,7 @@ impl Coordinator {
             return since_ms;
         }
         let rested_ms = now_ms.saturating_sub(i64::from(limits.timeout_ms_max));
-        let used_ms = |entry: &Arc<Entry>| {
+        let used_ms = |entry: &Arc<TransactionEntry>| {
             let held = entry.held();
             (held.is_at_rest() && held.used_ms <= rested_ms).then_some(held.used_ms)
         };
@@ -85,10 +88,10 @@ impl Coordinator {
     }
 
     /// Stores that transactions have ended.
-    async fn save(&self, ended: Vec<(Arc<Entry>, Transaction, OwnedMutexGuard<()>)>) {
-        let mut batch = Batch::default();
+    async fn save(&self, ended: Vec<(Arc<TransactionEntry>, Transaction, OwnedMutexGuard<()>)>) {
+        let mut batch = StoreBatch::default();
         for (entry, transaction, _) in &ended {
-            batch.put(Table::Transactions, entry.id.as_bytes(), transaction.record().encode());
+            batch.put(StoreTable::Transactions, entry.id.as_bytes(), transaction.record().encode());
         }
         if batch.is_empty() {
             return;
@@ -101,11 +104,15 @@ impl Coordinator {
 
     /// Stores that transactions have ended, before the node stops. Blocks.
     pub(crate) fn close(&self) {
-        let mut batch = Batch::default();
+        let mut batch = StoreBatch::default();
         for entry in self.entries() {
             let held = entry.held();
             if let Some(transaction) = held.transaction.as_ref().filter(|_| held.unsaved) {
-                batch.put(Table::Transactions, entry.id.as_bytes(), transaction.record().encode());
+                batch.put(
+                    StoreTable::Transactions,
+                    entry.id.as_bytes(),
+                    transaction.record().encode(),
+                );
             }
         }
         if !batch.is_empty()
@@ -116,16 +123,16 @@ impl Coordinator {
     }
 
     /// Takes an id out that never came to anything, as it could not be stored. Its gate is held.
-    fn discard(&self, entry: &Arc<Entry>) {
+    fn discard(&self, entry: &Arc<TransactionEntry>) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         all.remove(&entry.id);
         entry.held().is_gone = true;
     }
 
     /// Takes an id out that nobody used for long.
-    fn forget(self: &Arc<Self>, entry: &Arc<Entry>, gate: OwnedMutexGuard<()>) {
-        let mut batch = Batch::default();
-        batch.delete(Table::Transactions, entry.id.as_bytes());
+    fn forget(self: &Arc<Self>, entry: &Arc<TransactionEntry>, gate: OwnedMutexGuard<()>) {
+        let mut batch = StoreBatch::default();
+        batch.delete(StoreTable::Transactions, entry.id.as_bytes());
         let (me, entry) = (Arc::clone(self), Arc::clone(entry));
         let forgotten = move |outcome: Result<(), StoreError>| {
             if outcome.is_ok() {

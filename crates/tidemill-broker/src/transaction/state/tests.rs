@@ -11,25 +11,25 @@ fn part(index: u32) -> TransactionPartition {
     TransactionPartition { stream: [1; 16], index }
 }
 
-fn producer(id: i64, epoch: i16) -> ProducerEpoch {
-    ProducerEpoch { id, epoch }
+fn producer(id: i64, epoch: i16) -> ProducerIdentity {
+    ProducerIdentity { id, epoch }
 }
 
-fn asked(expected: Option<ProducerEpoch>) -> Init {
-    Init { expected, timeout_ms: 60_000, spare_id: SPARE, now_ms: NOW }
+fn asked(expected: Option<ProducerIdentity>) -> InitRequest {
+    InitRequest { expected, timeout_ms: 60_000, spare_id: SPARE, now_ms: NOW }
 }
 
 /// What an init of `current` becomes, and its producer.
-fn initialized(current: Option<&Transaction>, expected: Option<ProducerEpoch>) -> Transaction {
+fn initialized(current: Option<&Transaction>, expected: Option<ProducerIdentity>) -> Transaction {
     match init(current, &asked(expected)).unwrap() {
-        Initialized::Become(next) => next,
+        InitOutcome::Become(next) => next,
         other => panic!("{other:?}"),
     }
 }
 
 /// A producer with this epoch and no transaction.
 fn empty(epoch: i16) -> Transaction {
-    let mut transaction = Transaction::new(&Init { spare_id: 7, ..asked(None) });
+    let mut transaction = Transaction::new(&InitRequest { spare_id: 7, ..asked(None) });
     transaction.producer.epoch = epoch;
     transaction
 }
@@ -38,14 +38,14 @@ fn ongoing(epoch: i16, protocol: Protocol) -> Transaction {
     empty(epoch).add(producer(7, epoch), &[part(0)], None, protocol, NOW).unwrap().unwrap()
 }
 
-fn end(who: ProducerEpoch, commit: bool, protocol: Protocol) -> End {
-    End { producer: who, commit, protocol, spare_id: SPARE, now_ms: NOW }
+fn end(who: ProducerIdentity, commit: bool, protocol: Protocol) -> EndRequest {
+    EndRequest { producer: who, commit, protocol, spare_id: SPARE, now_ms: NOW }
 }
 
-fn ended(current: &Transaction, asked: End) -> Transaction {
+fn ended(current: &Transaction, asked: EndRequest) -> Transaction {
     match current.end(&asked).unwrap() {
-        Ended::Become(next) => next,
-        Ended::Done(done) => panic!("{done:?}"),
+        EndOutcome::Become(next) => next,
+        EndOutcome::Done(done) => panic!("{done:?}"),
     }
 }
 
@@ -53,10 +53,10 @@ fn ended(current: &Transaction, asked: End) -> Transaction {
 fn an_init_that_is_repeated_with_another_timeout_changes_the_timeout_alone() {
     let before = empty(3);
     let next = initialized(Some(&before), Some(producer(7, 3)));
-    let again = Init { timeout_ms: 5_000, ..asked(Some(producer(7, 3))) };
+    let again = InitRequest { timeout_ms: 5_000, ..asked(Some(producer(7, 3))) };
     let expected = Transaction { timeout_ms: 5_000, ..next.clone() };
-    assert_eq!(init(Some(&next), &again), Ok(Initialized::Become(expected.clone())));
-    assert_eq!(init(Some(&expected), &again), Ok(Initialized::Repeated(producer(7, 4))));
+    assert_eq!(init(Some(&next), &again), Ok(InitOutcome::Become(expected.clone())));
+    assert_eq!(init(Some(&expected), &again), Ok(InitOutcome::Repeated(producer(7, 4))));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_new_id_gets_a_producer_and_each_init_a_newer_epoch() {
 #[test]
 fn an_init_aborts_what_is_open_and_shuts_its_producer_out() {
     let open = ongoing(4, Protocol::One);
-    let Initialized::AbortFirst(aborting) = init(Some(&open), &asked(None)).unwrap() else {
+    let InitOutcome::AbortFirst(aborting) = init(Some(&open), &asked(None)).unwrap() else {
         panic!("a transaction was open");
     };
     assert_eq!((aborting.phase, aborting.producer.epoch), (Phase::PrepareAbort, 5));
@@ -91,7 +91,7 @@ fn kip_360_a_producer_goes_on_with_the_next_epoch_unless_another_has_come() {
     let next = initialized(Some(&had), Some(producer(7, 4)));
     assert_eq!((next.producer, next.last_epoch), (producer(7, 5), 4));
     let again = init(Some(&next), &asked(Some(producer(7, 4))));
-    assert_eq!(again, Ok(Initialized::Repeated(producer(7, 5))), "its answer was lost");
+    assert_eq!(again, Ok(InitOutcome::Repeated(producer(7, 5))), "its answer was lost");
     let other = initialized(Some(&next), None);
     for epoch in [4, 5] {
         let late = init(Some(&other), &asked(Some(producer(7, epoch))));
@@ -116,7 +116,7 @@ fn protocol_1_ends_with_the_same_epoch_and_answers_a_repetition() {
         assert_eq!(other, Err(TransactionError::Phase(prepared.phase)));
         let done = prepared.completed();
         let again = done.end(&end(producer(7, 4), commit, Protocol::One));
-        assert_eq!(again, Ok(Ended::Done(producer(7, 4))));
+        assert_eq!(again, Ok(EndOutcome::Done(producer(7, 4))));
         let other = done.end(&end(producer(7, 4), !commit, Protocol::One));
         assert_eq!(other, Err(TransactionError::Phase(done.phase)));
     }
@@ -129,7 +129,7 @@ fn k1_protocol_2_refuses_a_late_end_of_the_transaction_before() {
     assert_eq!(prepared.producer, producer(7, 5), "so are its markers");
     assert_eq!(prepared.end(&commit), Err(TransactionError::Busy));
     let done = prepared.completed();
-    assert_eq!(done.end(&commit), Ok(Ended::Done(producer(7, 5))), "its answer was lost");
+    assert_eq!(done.end(&commit), Ok(EndOutcome::Done(producer(7, 5))), "its answer was lost");
     let next = done.add(producer(7, 5), &[part(1)], None, Protocol::Two, NOW).unwrap().unwrap();
     assert_eq!(next.partitions.len(), 1);
     for commit in [true, false] {
@@ -195,9 +195,9 @@ fn k3_a_commit_after_a_timeout_is_refused_and_a_producer_of_protocol_2_goes_on()
         assert_eq!(late, Err(TransactionError::Fenced), "nothing more of that transaction");
         assert_eq!(state.verify(producer(7, 4), &part(0)), Err(TransactionError::Fenced));
     }
-    assert_eq!(aborted.end(&abort), Ok(Ended::Done(producer(7, 5))));
+    assert_eq!(aborted.end(&abort), Ok(EndOutcome::Done(producer(7, 5))));
     let went_on = init(Some(&aborted), &asked(Some(producer(7, 4))));
-    assert_eq!(went_on, Ok(Initialized::Repeated(producer(7, 5))));
+    assert_eq!(went_on, Ok(InitOutcome::Repeated(producer(7, 5))));
     let next = aborted.add(producer(7, 5), &[part(1)], None, Protocol::Two, NOW);
     let next = next.unwrap().unwrap();
     for late in [commit, abort] {
@@ -213,13 +213,13 @@ fn a_producer_that_goes_on_in_the_middle_of_a_transaction_gives_it_up() {
     for protocol in [Protocol::One, Protocol::Two] {
         let open = ongoing(4, protocol);
         let expected = Some(producer(7, 4));
-        let Ok(Initialized::AbortFirst(aborting)) = init(Some(&open), &asked(expected)) else {
+        let Ok(InitOutcome::AbortFirst(aborting)) = init(Some(&open), &asked(expected)) else {
             panic!("it is aborted first");
         };
         assert_eq!(init(Some(&aborting), &asked(expected)), Err(TransactionError::Busy));
         let aborted = Transaction::from(aborting.record()).completed();
         let went_on = init(Some(&aborted), &asked(expected));
-        assert_eq!(went_on, Ok(Initialized::Repeated(producer(7, 5))));
+        assert_eq!(went_on, Ok(InitOutcome::Repeated(producer(7, 5))));
         // Another instance in between shuts it out.
         let other = initialized(Some(&aborted), None);
         assert_eq!(init(Some(&other), &asked(expected)), Err(TransactionError::Fenced));
@@ -242,7 +242,7 @@ fn k4_an_end_with_the_last_epoch_goes_on_with_another_id() {
     let done = Transaction::from(prepared.record()).completed();
     let done = Transaction::from(done.record());
     assert_eq!((done.producer, done.previous_id), (producer(SPARE, 0), 7));
-    assert_eq!(done.end(&commit), Ok(Ended::Done(producer(SPARE, 0))), "repeated");
+    assert_eq!(done.end(&commit), Ok(EndOutcome::Done(producer(SPARE, 0))), "repeated");
     let open = done.add(producer(SPARE, 0), &[part(0)], None, Protocol::Two, NOW);
     let open = open.unwrap().unwrap();
     assert_eq!(open.end(&commit), Err(TransactionError::UnknownProducer), "and now it is late");
@@ -256,7 +256,7 @@ fn k4_an_init_with_the_last_epoch_goes_on_with_another_id() {
     let next = Transaction::from(initialized(Some(&had), expected).record());
     assert_eq!((next.producer, next.previous_id), (producer(SPARE, 0), 7));
     let again = init(Some(&next), &asked(expected));
-    assert_eq!(again, Ok(Initialized::Repeated(producer(SPARE, 0))), "its answer was lost");
+    assert_eq!(again, Ok(InitOutcome::Repeated(producer(SPARE, 0))), "its answer was lost");
     // One that was fenced with the last epoch is not let in again.
     let fenced = ongoing(i16::MAX - 1, Protocol::Two).fenced(NOW).completed();
     assert_eq!(fenced.producer.epoch, i16::MAX);
@@ -274,7 +274,7 @@ fn k8_an_abort_of_nothing_is_clean() {
         assert_eq!(next.phase, Phase::CompleteAbort, "no markers are needed");
         assert_eq!(next.producer.epoch, who.epoch + 1);
         let again = next.end(&end(who, false, Protocol::Two));
-        assert_eq!(again, Ok(Ended::Done(next.producer)), "its answer was lost");
+        assert_eq!(again, Ok(EndOutcome::Done(next.producer)), "its answer was lost");
     }
     let commit = none.end(&end(producer(7, 4), true, Protocol::Two));
     assert_eq!(commit, Err(TransactionError::Phase(Phase::Empty)));
@@ -289,7 +289,7 @@ fn protocol_1_refuses_the_end_of_what_never_began_and_repeats_that_of_what_did()
         // The node may have been started again before its answer was missed.
         let done = ended(&ongoing(4, Protocol::One), asked).completed();
         let done = Transaction::from(done.record());
-        assert_eq!(done.end(&asked), Ok(Ended::Done(producer(7, 4))), "its answer was lost");
+        assert_eq!(done.end(&asked), Ok(EndOutcome::Done(producer(7, 4))), "its answer was lost");
         // The producer has come anew since: what is late is not its own.
         let anew = initialized(Some(&done), None);
         assert_eq!(anew.end(&asked), Err(TransactionError::Fenced));
@@ -310,8 +310,8 @@ fn what_is_added_twice_is_stored_once() {
 /// A request on its way, and of which transaction of which instance it is.
 #[derive(Clone, Copy, Debug)]
 enum Request {
-    Add(ProducerEpoch),
-    End(ProducerEpoch, bool),
+    Add(ProducerIdentity),
+    End(ProducerIdentity, bool),
 }
 
 #[derive(Clone, Debug)]
@@ -355,9 +355,9 @@ proptest! {
         let mut state = empty(first_epoch);
         let mut client = Some(state.producer);
         // Transactions that were decided: whose, and how.
-        let mut decided: Vec<(ProducerEpoch, bool)> = Vec::new();
+        let mut decided: Vec<(ProducerIdentity, bool)> = Vec::new();
         let mut sent: Vec<Request> = Vec::new();
-        let mut seen: Vec<ProducerEpoch> = vec![state.producer];
+        let mut seen: Vec<ProducerIdentity> = vec![state.producer];
         for (spare, act) in (SPARE + 1..).zip(acts) {
             let before = state.clone();
             let (request, late) = match act {
@@ -384,15 +384,15 @@ proptest! {
                 }
                 Act::Init { expects } => {
                     let expected = client.filter(|_| expects);
-                    match init(Some(&state), &Init { spare_id: spare, ..asked(expected) }) {
-                        Ok(Initialized::Become(next)) => {
+                    match init(Some(&state), &InitRequest { spare_id: spare, ..asked(expected) }) {
+                        Ok(InitOutcome::Become(next)) => {
                             prop_assert!(!seen.contains(&next.producer), "never given twice");
                             seen.push(next.producer);
                             client = Some(next.producer);
                             state = next;
                         }
-                        Ok(Initialized::Repeated(same)) => client = Some(same),
-                        Ok(Initialized::AbortFirst(next)) => {
+                        Ok(InitOutcome::Repeated(same)) => client = Some(same),
+                        Ok(InitOutcome::AbortFirst(next)) => {
                             decided.push((state.producer, false));
                             state = next;
                         }
@@ -418,9 +418,9 @@ proptest! {
                     }
                 }
                 Request::End(who, commit) => {
-                    let asked = End { spare_id: spare, ..end(who, commit, Protocol::Two) };
+                    let asked = EndRequest { spare_id: spare, ..end(who, commit, Protocol::Two) };
                     match state.end(&asked) {
-                        Ok(Ended::Become(next)) => {
+                        Ok(EndOutcome::Become(next)) => {
                             prop_assert_eq!(who, state.producer, "not of an earlier one");
                             prop_assert!(!decided.iter().any(|it| it.0 == who), "decided once");
                             decided.push((who, commit));
@@ -432,7 +432,7 @@ proptest! {
                                 client = Some(successor);
                             }
                         }
-                        Ok(Ended::Done(successor)) => {
+                        Ok(EndOutcome::Done(successor)) => {
                             prop_assert!(decided.contains(&(who, commit)), "a true answer");
                             prop_assert_eq!(successor, state.producer);
                         }

@@ -274,9 +274,9 @@ impl Reader {
         for chunk in &read.chunks {
             let head = ChunkHead::read(chunk).map_err(|error| self.damaged(from, &error))?;
             while let Some((producer, _)) =
-                aborted.next_if(|(_, first_offset)| *first_offset <= head.base_offset)
+                aborted.next_if(|(_, first_offset)| first_offset.0 <= head.base_offset)
             {
-                leaving_out.push(producer);
+                leaving_out.push(producer.0);
             }
             if head.is_control() {
                 let is_abort = read_control(chunk).is_some_and(|it| !it.is_commit);

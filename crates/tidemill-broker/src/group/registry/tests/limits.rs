@@ -43,7 +43,7 @@ async fn r11_an_old_offset_that_is_being_replaced_stays() {
         node.sim.clock.advance((RETENTION_MS + 1) * 1000);
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let hold = Box::new(move |_| gone.recv().unwrap());
-        node.store.commit_then(Batch::default(), hold).unwrap();
+        node.store.commit_then(StoreBatch::default(), hold).unwrap();
         let offsets = vec![(place(1), offset(2))];
         let begun = node.groups.begin_write(&nobody("g"), offsets, producer_id).unwrap();
         node.groups.sweep();
@@ -128,7 +128,7 @@ async fn offsets_that_transactions_hold_have_a_limit_too() {
 async fn all_groups_together_have_a_limit_and_who_is_in_one_may_stay() {
     let mut node = Node::new(9);
     let settings = GroupSettings { groups: 10_000, group_bytes: ByteSize(16 << 10), ..settings() };
-    node.groups = Groups::open(&node.sim.world, Arc::clone(&node.store), settings).unwrap();
+    node.groups = GroupRegistry::open(&node.sim.world, Arc::clone(&node.store), settings).unwrap();
     let join = |group: String, member_id: String, bytes: usize| {
         let protocols = vec![("range".to_owned(), vec![7; bytes].into())];
         node.groups.join(Joining { protocols, ..joining(&group, &member_id) })
@@ -178,7 +178,9 @@ async fn a_group_that_is_being_deleted_takes_nothing_and_comes_back_if_it_is_not
     node.groups.commit(&nobody("g"), vec![(place(1), offset(1))]).await.unwrap();
     let (go, gone) = std::sync::mpsc::channel::<()>();
     let hold = |gone: std::sync::mpsc::Receiver<()>| {
-        node.store.commit_then(Batch::default(), Box::new(move |_| gone.recv().unwrap())).unwrap();
+        node.store
+            .commit_then(StoreBatch::default(), Box::new(move |_| gone.recv().unwrap()))
+            .unwrap();
     };
     hold(gone);
     // In flight when the group is deleted: it goes with it.
@@ -206,21 +208,22 @@ async fn a_group_that_is_being_deleted_takes_nothing_and_comes_back_if_it_is_not
 
 #[test]
 fn entries_that_a_newer_node_wrote_are_refused_and_left_alone() {
-    for table in [Table::Groups, Table::Offsets, Table::PendingOffsets] {
+    for table in [StoreTable::Groups, StoreTable::Offsets, StoreTable::PendingOffsets] {
         let mut node = Node::new(8);
-        let mut batch = Batch::default();
+        let mut batch = StoreBatch::default();
         let key = crate::group::offsets::key("g", &place(1));
         let key = match table {
-            Table::Groups => b"g".to_vec(),
-            Table::Offsets => key.encode(),
+            StoreTable::Groups => b"g".to_vec(),
+            StoreTable::Offsets => key.encode(),
             _ => key.encode_pending(1),
         };
         batch.put(table, key.as_slice(), [9, 9, 9]);
         node.store.commit_blocking(batch).unwrap();
-        let refused = Groups::open(&node.sim.world, Arc::clone(&node.store), settings());
+        let refused = GroupRegistry::open(&node.sim.world, Arc::clone(&node.store), settings());
         assert!(matches!(refused, Err(StoreError::Damaged { .. })));
         assert_eq!(node.store.get(table, &key).unwrap(), Some(vec![9, 9, 9]));
         node.store.close();
-        node.store = Arc::new(Store::open(&node.sim.world, Path::new("data/broker.redb")).unwrap());
+        node.store =
+            Arc::new(MetadataStore::open(&node.sim.world, Path::new("data/broker.redb")).unwrap());
     }
 }

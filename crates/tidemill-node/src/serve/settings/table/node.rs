@@ -3,6 +3,7 @@
 use super::{SWITCH, Setting};
 use crate::serve::settings::value;
 use std::num::NonZeroUsize;
+use tidemill_types::NodeId;
 
 /// Of the node.
 pub(super) const NODE: &[Setting] = &[
@@ -20,7 +21,7 @@ pub(super) const NODE: &[Setting] = &[
         "node.id",
         "The number of this node, as clients are told.",
         |s| s.broker.node_id.to_string(),
-        |s, text| s.broker.node_id = value::number(text, 0..=i32::MAX)?
+        |s, text| s.broker.node_id = NodeId(value::number(text, 0..=i32::MAX)?)
     ),
     row!(
         "cluster-id",

@@ -5,7 +5,7 @@ use crate::{
     Broker,
     partition::{Partition, Snapshot},
     server::asked,
-    store::{Batch, StoreError},
+    store::{StoreBatch, StoreError},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -61,7 +61,7 @@ pub(crate) async fn snapshots(broker: &Broker) {
 
 /// Stores the snapshots of these partitions that are due. False: it failed.
 async fn store(broker: &Broker, partitions: Vec<Arc<Partition>>) -> bool {
-    let mut due = Due::default();
+    let mut due = KeepRound::default();
     let mut all_stored = true;
     for partition in partitions {
         due.all.extend(partition.snapshot(false));
@@ -96,7 +96,7 @@ pub(crate) async fn keep(broker: &Broker, mut lacking: Vec<(Arc<Partition>, i64)
 
 /// Stores snapshots of all partitions that are known, before the node stops. Blocks.
 pub(crate) fn last_snapshots(broker: &Broker) {
-    let mut due = Due::default();
+    let mut due = KeepRound::default();
     for partition in partitions(broker) {
         due.all.extend(partition.snapshot(true));
         if due.all.len() >= TOGETHER {
@@ -112,13 +112,13 @@ pub(crate) fn last_snapshots(broker: &Broker) {
 
 /// Snapshots that are stored together.
 #[derive(Default)]
-struct Due {
+struct KeepRound {
     all: Vec<Snapshot>,
 }
 
-impl Due {
-    fn batch(&mut self) -> Batch {
-        let mut batch = Batch::default();
+impl KeepRound {
+    fn batch(&mut self) -> StoreBatch {
+        let mut batch = StoreBatch::default();
         self.all.iter_mut().for_each(|it| batch.append(std::mem::take(&mut it.batch)));
         batch
     }

@@ -5,11 +5,11 @@ use std::fmt;
 
 /// Something that happened to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
+pub(crate) enum GroupEvent {
     /// All members have to join again.
-    Rebalances(Why),
+    Rebalances(EventCause),
     /// A member is none any more.
-    Gone(String, Why),
+    Gone(String, EventCause),
     /// All members of a generation have their assignments.
     Stable,
     /// Nobody is left.
@@ -18,7 +18,7 @@ pub(crate) enum Notice {
 
 /// Why it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum EventCause {
     Joined,
     JoinedAgain,
     CameBack,
@@ -31,7 +31,7 @@ pub(crate) enum Why {
     NotStored,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for EventCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Joined => "a member joined",

@@ -4,14 +4,14 @@
 //! Streams made without the Kafka protocol may collide, and so may two topics made at the same
 //! moment. Nothing here fails for it.
 
-use crate::{Broker, refusal::Refusal};
+use crate::{Broker, refusal::RequestRefusal};
 use std::collections::BTreeMap;
 use tidemill_wire::kafka::ErrorCode;
 
 /// The names of topics, by their form in Kafka's metrics.
-pub(crate) struct Twins(BTreeMap<String, String>);
+pub(crate) struct NameCollisions(BTreeMap<String, String>);
 
-impl Twins {
+impl NameCollisions {
     /// All topics that one of these names could be a twin of.
     pub(crate) fn of<'a>(broker: &Broker, mut asked: impl Iterator<Item = &'a str>) -> Self {
         // Looking at all topics costs time, and most names have no twins.
@@ -24,11 +24,11 @@ impl Twins {
     }
 
     /// Refuses the name of a topic that has a twin.
-    pub(crate) fn check(&self, name: &str) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, name: &str) -> Result<(), RequestRefusal> {
         match self.0.get(&plain(name)).filter(|it| *it != name) {
             Some(twin) => {
                 let why = format!("`{name}` collides with the topic `{twin}`: . and _ are one");
-                Err(Refusal::with(ErrorCode::InvalidTopicException, &why))
+                Err(RequestRefusal::with(ErrorCode::InvalidTopicException, &why))
             }
             None => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! The lags of consumer groups in the streams that they read.
 
-use crate::{Broker, group::offsets::Offsets};
+use crate::{Broker, group::offsets::GroupOffsets};
 use std::sync::Arc;
 use tidemill_log::Stream;
 
@@ -38,14 +38,14 @@ impl Broker {
         let listed = self.groups.list();
         let mut all = GroupLags { groups: listed.len(), ..GroupLags::default() };
         for listed in listed {
-            let look = |offsets: &Offsets| self.add_lags(&listed.id, offsets, most, &mut all);
+            let look = |offsets: &GroupOffsets| self.add_lags(&listed.id, offsets, most, &mut all);
             // One that is gone by now has none.
             let _gone = self.groups.offsets(&listed.id, look);
         }
         all
     }
 
-    fn add_lags(&self, group: &str, offsets: &Offsets, most: usize, all: &mut GroupLags) {
+    fn add_lags(&self, group: &str, offsets: &GroupOffsets, most: usize, all: &mut GroupLags) {
         // Offsets are in the order of their streams.
         let mut stream: Option<Arc<Stream>> = None;
         let mut is_new = true;

@@ -13,7 +13,7 @@
 //! Invariant: all chunks that are being inflated have at most [`crate::Limits::inflated_bytes`]
 //! in memory together, and 2 MiB for each thread that serves or looks for a time.
 
-use crate::{Broker, handler::blocking, refusal::Refusal, topic::Live};
+use crate::{Broker, handler::thread_pool, refusal::RequestRefusal, topic::Live};
 use bytes::Bytes;
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_log::AppendError;
@@ -38,7 +38,7 @@ pub(crate) const RECORD_ERRORS_MAX: usize = 10_000;
 
 /// A chunk that may be appended.
 #[derive(Debug)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedChunk {
     /// Of `chunk`, as it is now.
     pub(crate) head: ChunkHead,
     pub(crate) chunk: Bytes,
@@ -48,7 +48,7 @@ pub(crate) struct Checked {
 
 /// Room for chunks that inflate to much, in MiB.
 #[derive(Debug)]
-pub(crate) struct Inflating {
+pub(crate) struct InflateLimiter {
     room: Arc<Semaphore>,
     /// Permits for searches in chunks of the log with little room, one each.
     looks: Arc<Semaphore>,
@@ -59,7 +59,7 @@ pub(crate) struct Inflating {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TooLittle;
 
-impl Inflating {
+impl InflateLimiter {
     pub(crate) fn new(limit_bytes: u64) -> Self {
         let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
         let room = Arc::new(Semaphore::new(mib(limit_bytes) as usize));
@@ -96,20 +96,22 @@ impl Inflating {
         }
     }
 
-    /// Looks at chunks of the log, each for itself, with the room that a [`Room`] says: first at
+    /// Looks at chunks of the log, each for itself, with the room that a [`InflateRoom`] says: first at
     /// all of them with little, then at each that it was too little for with more. The answers
     /// are in the order of `asked`.
     pub(crate) async fn each<A: Send + 'static, T: Send + 'static>(
         &self,
         asked: Vec<A>,
-        look: impl Fn(&A, Room) -> Result<T, TooLittle> + Clone + Send + 'static,
+        look: impl Fn(&A, InflateRoom) -> Result<T, TooLittle> + Clone + Send + 'static,
     ) -> Vec<T> {
         let count = asked.len();
         let mut left: Vec<(usize, A)> = asked.into_iter().enumerate().collect();
         let mut done: Vec<(usize, T)> = Vec::with_capacity(count);
         for bytes in [LITTLE_BYTES, MUCH_BYTES, usize::MAX] {
-            let room =
-                Room { bytes: bytes.min(self.limit_bytes), is_all: bytes >= self.limit_bytes };
+            let room = InflateRoom {
+                bytes: bytes.min(self.limit_bytes),
+                is_all: bytes >= self.limit_bytes,
+            };
             // With more, others have their turn after each.
             let together = if bytes == LITTLE_BYTES { count } else { 1 };
             let mut rest = std::mem::take(&mut left).into_iter();
@@ -152,7 +154,7 @@ async fn run_with<T: Send + 'static>(
 ) -> T {
     // It is never closed.
     let taken = Arc::clone(permits).acquire_many_owned(count).await;
-    blocking::run(move || {
+    thread_pool::run(move || {
         let _taken = taken;
         work()
     })
@@ -161,7 +163,7 @@ async fn run_with<T: Send + 'static>(
 
 /// The memory that a chunk may inflate to while it is checked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct InflateRoom {
     pub(crate) bytes: usize,
     /// There is no more.
     pub(crate) is_all: bool,
@@ -190,10 +192,10 @@ pub(crate) async fn check(
     chunk: Bytes,
     is_whole: bool,
     version: i16,
-) -> Result<Checked, Refusal> {
+) -> Result<CheckedChunk, RequestRefusal> {
     let mut head = check_head(live, &chunk, version)?;
     if !broker.settings.check_records {
-        return Ok(Checked { head, chunk, is_whole });
+        return Ok(CheckedChunk { head, chunk, is_whole });
     }
     let limit_bytes = broker.inflating.limit_bytes;
     let wants_keys = live.keyed.load(Ordering::Relaxed);
@@ -204,45 +206,45 @@ pub(crate) async fn check(
         }
         seen => seen,
     };
-    let (seen, keyless) = seen.map_err(|error| Refusal::from(&error))?;
+    let (seen, keyless) = seen.map_err(|error| RequestRefusal::from(&error))?;
     if seen.has_keyless && wants_keys {
         let why = "a record has no key, and the topic's cleanup.policy has compact";
-        return Err(Refusal::with(ErrorCode::InvalidRecord, &why).of_records(keyless));
+        return Err(RequestRefusal::with(ErrorCode::InvalidRecord, &why).of_records(keyless));
     }
     let latest_ms = seen.max_timestamp_ms;
     if latest_ms == head.max_timestamp_ms {
-        return Ok(Checked { head, chunk, is_whole });
+        return Ok(CheckedChunk { head, chunk, is_whole });
     }
     let chunk = stamped(&chunk, &mut head, |bytes| stamp_max_time(bytes, latest_ms));
-    Ok(Checked { head, chunk, is_whole })
+    Ok(CheckedChunk { head, chunk, is_whole })
 }
 
 /// All that is said without a look at the records.
-fn check_head(live: &Live, chunk: &[u8], version: i16) -> Result<ChunkHead, Refusal> {
+fn check_head(live: &Live, chunk: &[u8], version: i16) -> Result<ChunkHead, RequestRefusal> {
     if chunk.is_empty() {
-        return Err(Refusal::with(ErrorCode::InvalidRecord, &"there are no records"));
+        return Err(RequestRefusal::with(ErrorCode::InvalidRecord, &"there are no records"));
     }
     let max = live.max_chunk_bytes.load(Ordering::Relaxed);
     if chunk.len() as u64 > max {
         return Err(AppendError::TooLarge { bytes: chunk.len(), max }.into());
     }
-    let head = ChunkHead::check(chunk).map_err(|error| Refusal::from(&error))?;
+    let head = ChunkHead::check(chunk).map_err(|error| RequestRefusal::from(&error))?;
     if head.is_control() {
         let why = "clients cannot write control batches";
-        return Err(Refusal::with(ErrorCode::InvalidRecord, &why));
+        return Err(RequestRefusal::with(ErrorCode::InvalidRecord, &why));
     }
     if head.is_log_append_time() {
         let why = "timestamps of the append are the broker's to set";
-        return Err(Refusal::with(ErrorCode::InvalidTimestamp, &why));
+        return Err(RequestRefusal::with(ErrorCode::InvalidTimestamp, &why));
     }
     if version < ZSTD_FROM_VERSION && head.codec() == Ok(Codec::Zstd) {
         let why = "this version of the request cannot have zstd";
-        return Err(Refusal::with(ErrorCode::UnsupportedCompressionType, &why));
+        return Err(RequestRefusal::with(ErrorCode::UnsupportedCompressionType, &why));
     }
     Ok(head)
 }
 
-impl Checked {
+impl CheckedChunk {
     /// Stamps the records with the time of the append, if their topic wants it. Returns that time
     /// in milliseconds.
     pub(crate) fn stamp(&mut self, broker: &Broker, live: &Live) -> Option<i64> {

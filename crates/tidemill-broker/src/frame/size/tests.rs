@@ -30,7 +30,7 @@ fn what_a_byte_becomes_is_charged() {
         (ApiKey::DeleteGroups, size_of::<DeletableGroupResult>(), 4),
     ];
     for (key, answer, written) in answers {
-        let kind = Kind(key as i16);
+        let kind = FrameKind(key as i16);
         let most = (GROWING * name).max((GROWING - 1) * name + answer + written);
         let charged = kind.reading_bytes(&[0; CHEAP_BYTES + 1], usize::MAX).unwrap();
         let charged = charged / (CHEAP_BYTES + 1);
@@ -55,19 +55,19 @@ fn what_a_byte_becomes_is_charged() {
 
 #[test]
 fn lists_of_names_have_a_bound_of_their_own() {
-    let max = |key: ApiKey| Kind(key as i16).bytes_max(256 << 20);
+    let max = |key: ApiKey| FrameKind(key as i16).bytes_max(256 << 20);
     assert_eq!(max(ApiKey::Produce), None);
     assert_eq!(max(ApiKey::Fetch), Some(PLAIN_BYTES_MAX));
     for key in [ApiKey::FindCoordinator, ApiKey::DescribeGroups, ApiKey::DescribeTransactions] {
         assert_eq!(max(key), Some(NAMES_BYTES_MAX), "{key:?}");
     }
-    assert_eq!(Kind(i16::MAX).bytes_max(256 << 20), Some(PLAIN_BYTES_MAX), "whatever it is");
+    assert_eq!(FrameKind(i16::MAX).bytes_max(256 << 20), Some(PLAIN_BYTES_MAX), "whatever it is");
 }
 
 #[test]
 fn no_request_becomes_more_than_eight_budgets() {
     for key in [ApiKey::Fetch, ApiKey::OffsetCommit, ApiKey::DescribeGroups] {
-        let kind = Kind(key as i16);
+        let kind = FrameKind(key as i16);
         for budget in [4 << 20, 64 << 20, 256 << 20] {
             let max = kind.bytes_max(budget).unwrap();
             assert!(max * kind.factor() <= (8 * budget).max(CHEAP_BYTES * kind.factor()));
@@ -99,7 +99,7 @@ fn what_things_of_a_produce_request_become_is_charged() {
 
 #[test]
 fn a_produce_request_of_much_that_is_small_is_not_read() {
-    let kind = Kind(ApiKey::Produce as i16);
+    let kind = FrameKind(ApiKey::Produce as i16);
     let frame = |topics: usize, partitions: usize| {
         let topic = TopicProduceData::default()
             .with_partition_data(vec![PartitionProduceData::default(); partitions]);
@@ -127,6 +127,6 @@ fn a_usual_produce_request_is_charged_little_more_than_its_bytes() {
     let request = ProduceRequestData::default().with_topic_data(vec![topic]);
     let content =
         request_frame(&request, 12, 1, &text("test")).unwrap().split_off(FRAME_HEAD_BYTES);
-    let charged = Kind(ApiKey::Produce as i16).reading_bytes(&content, 256 << 20).unwrap();
+    let charged = FrameKind(ApiKey::Produce as i16).reading_bytes(&content, 256 << 20).unwrap();
     assert!(charged < content.len() / 100 * 107, "{charged} for {}", content.len());
 }

@@ -15,6 +15,7 @@
 
 use crate::fetch_answer::Aborted;
 use std::collections::BTreeMap;
+use tidemill_types::{Offset, ProducerId};
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +35,7 @@ pub(crate) struct AbortedRange {
 
 /// The transactions of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stable {
+pub(crate) struct OpenTransactions {
     /// Producers with an open transaction, by its first offset.
     open: BTreeMap<i64, i64>,
     /// Offsets of invisible markers, with the first offset of the transaction that each ends.
@@ -43,10 +44,10 @@ pub(crate) struct Stable {
     aborted: Vec<AbortedRange>,
 }
 
-impl Stable {
+impl OpenTransactions {
     /// A producer's transaction has its first record here.
-    pub(crate) fn begin(&mut self, producer_id: i64, first: i64) {
-        self.open.insert(first, producer_id);
+    pub(crate) fn begin(&mut self, producer: ProducerId, first: Offset) {
+        self.open.insert(first.0, producer.0);
     }
 
     /// The transaction that began at `first` has its marker at `marker`, which is not visible yet.
@@ -79,8 +80,8 @@ impl Stable {
     }
 
     /// Producers with an open transaction, with its first offset.
-    pub(crate) fn open(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.open.iter().map(|(first, producer_id)| (*producer_id, *first))
+    pub(crate) fn open(&self) -> impl Iterator<Item = (ProducerId, Offset)> {
+        self.open.iter().map(|(first, producer)| (ProducerId(*producer), Offset(*first)))
     }
 
     /// Aborted transactions with an offset from `from` up to, not including, `to`.

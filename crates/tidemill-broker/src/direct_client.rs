@@ -5,11 +5,11 @@
 
 use crate::{
     Broker,
-    answer::{Answer, Begun},
+    answer::{Begun, ResponseFrame},
     api,
     connection::Caller,
-    frame::Charge,
-    handler::fetch::Fetching,
+    frame::MemoryCharge,
+    handler::fetch::ConnectionFetches,
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -20,19 +20,19 @@ use tidemill_log::OutgoingChunk;
 use tidemill_wire::kafka::RequestHead;
 
 /// A client that has no socket.
-pub struct Unwired {
+pub struct DirectClient {
     broker: Arc<Broker>,
     caller: Caller,
-    fetching: Fetching,
+    fetching: ConnectionFetches,
 }
 
-impl Unwired {
+impl DirectClient {
     /// A client of this broker. It needs no server.
     #[must_use]
     pub fn new(broker: &Arc<Broker>) -> Self {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let caller = Caller { peer, id: 0 };
-        Self { broker: Arc::clone(broker), caller, fetching: Fetching::default() }
+        Self { broker: Arc::clone(broker), caller, fetching: ConnectionFetches::default() }
     }
 
     /// The whole answer to a frame's content, with its length in front. None: no answer is wanted,
@@ -43,7 +43,7 @@ impl Unwired {
     pub async fn ask(&mut self, mut frame: Bytes) -> Result<Option<Bytes>, String> {
         let head = RequestHead::read(&mut frame).map_err(|error| error.to_string())?;
         let (broker, fetching) = (&self.broker, &mut self.fetching);
-        let charge = Mutex::new(Charge::new(&broker.budget));
+        let charge = Mutex::new(MemoryCharge::new(&broker.budget));
         let begun = api::begin(broker, &self.caller, fetching, &head, &charge, frame).await;
         let answer = match begun.map_err(|why| why.to_string())? {
             Begun::Now(answer) => Some(answer),
@@ -54,7 +54,7 @@ impl Unwired {
     }
 }
 
-fn whole(answer: &Answer) -> Bytes {
+fn whole(answer: &ResponseFrame) -> Bytes {
     let mut all = BytesMut::new();
     for part in &answer.parts {
         match part {

@@ -1,10 +1,10 @@
 //! Groups as the store has them.
 
-use super::{Alarms, Cell, Groups};
+use super::{Alarms, GroupCell, GroupRegistry};
 use crate::{
-    group::{machine::Group, offsets::Offsets},
+    group::{machine::ConsumerGroup, offsets::GroupOffsets},
     settings::GroupSettings,
-    store::{Batch, Store, StoreError, Table},
+    store::{MetadataStore, StoreBatch, StoreError, StoreTable},
 };
 use std::{
     collections::BTreeMap,
@@ -20,9 +20,9 @@ const RANDOM_PURPOSE: u64 = u64::from_be_bytes(*b"groupids");
 const RUNNING_KEY: &[u8] = b"running-ms";
 
 /// Notes how long the node has run.
-pub(super) fn put_running_ms(batch: &mut Batch, now_ms: u64) {
+pub(super) fn put_running_ms(batch: &mut StoreBatch, now_ms: u64) {
     let value = [&[1][..], &now_ms.to_be_bytes()].concat();
-    batch.put(Table::Settings, RUNNING_KEY, value);
+    batch.put(StoreTable::Settings, RUNNING_KEY, value);
 }
 
 fn running_ms(value: &[u8]) -> Option<u64> {
@@ -32,8 +32,8 @@ fn running_ms(value: &[u8]) -> Option<u64> {
 
 /// Visits all entries of a table. The visitor returns the damage of a bad one.
 fn each(
-    store: &Store,
-    table: Table,
+    store: &MetadataStore,
+    table: StoreTable,
     mut visit: impl FnMut(&[u8], &[u8]) -> Option<()>,
 ) -> Result<(), StoreError> {
     let mut all_good = true;
@@ -44,40 +44,41 @@ fn each(
     if all_good { Ok(()) } else { Err(store.unreadable(table)) }
 }
 
-impl Groups {
+impl GroupRegistry {
     /// All groups of the store. Members that were in one still are; their sessions begin now.
     ///
     /// # Errors
     /// The store cannot be read, or has forms that this node does not know.
     pub(crate) fn open(
         world: &World,
-        store: Arc<Store>,
+        store: Arc<MetadataStore>,
         settings: GroupSettings,
     ) -> Result<Arc<Self>, StoreError> {
         let mut groups: BTreeMap<String, GroupRecord> = BTreeMap::new();
-        let mut offsets: BTreeMap<String, Offsets> = BTreeMap::new();
+        let mut offsets: BTreeMap<String, GroupOffsets> = BTreeMap::new();
         let mut now_ms = 0;
-        each(&store, Table::Groups, |key, value| {
+        each(&store, StoreTable::Groups, |key, value| {
             let record = GroupRecord::decode(value).ok()?;
             now_ms = now_ms.max(record.since_ms);
             groups.insert(String::from_utf8(key.to_vec()).ok()?, record);
             Some(())
         })?;
-        each(&store, Table::Offsets, |key, value| {
+        each(&store, StoreTable::Offsets, |key, value| {
             let (key, record) = (OffsetKey::decode(key)?, OffsetRecord::decode(value).ok()?);
             now_ms = now_ms.max(record.since_ms);
             offsets.entry(key.group).or_default().commit((key.topic, key.partition), record);
             Some(())
         })?;
-        each(&store, Table::PendingOffsets, |key, value| {
+        each(&store, StoreTable::PendingOffsets, |key, value| {
             let (producer_id, key) = OffsetKey::decode_pending(key)?;
             let record = OffsetRecord::decode(value).ok()?;
             let of_group = offsets.entry(key.group).or_default();
             of_group.stage(producer_id, (key.topic, key.partition), record);
             Some(())
         })?;
-        if let Some(value) = store.get(Table::Settings, RUNNING_KEY)? {
-            let ran_ms = running_ms(&value).ok_or_else(|| store.unreadable(Table::Settings))?;
+        if let Some(value) = store.get(StoreTable::Settings, RUNNING_KEY)? {
+            let ran_ms =
+                running_ms(&value).ok_or_else(|| store.unreadable(StoreTable::Settings))?;
             now_ms = now_ms.max(ran_ms);
         }
         let opened = Arc::new(Self {
@@ -99,7 +100,7 @@ impl Groups {
     fn restore(
         self: &Arc<Self>,
         mut groups: BTreeMap<String, GroupRecord>,
-        mut offsets: BTreeMap<String, Offsets>,
+        mut offsets: BTreeMap<String, GroupOffsets>,
         now_ms: u64,
     ) {
         let rules = Self::rules(&self.settings);
@@ -109,10 +110,10 @@ impl Groups {
         let mut cells = BTreeMap::new();
         for id in ids {
             let group = match groups.remove(&id) {
-                Some(record) => Group::restored(rules, record, now_ms),
-                None => Group::new(rules, now_ms),
+                Some(record) => ConsumerGroup::restored(rules, record, now_ms),
+                None => ConsumerGroup::new(rules, now_ms),
             };
-            let cell = Cell::new(&id, group, offsets.remove(&id).unwrap_or_default());
+            let cell = GroupCell::new(&id, group, offsets.remove(&id).unwrap_or_default());
             {
                 let mut inner = cell.lock();
                 self.count(&mut inner);

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn what_is_named_again_is_left_out() {
     let mut names = vec!["b", "a", "b", "c", "a", "b"];
-    once(&mut names, |it| *it);
+    remove_repeated(&mut names, |it| *it);
     assert_eq!(names, ["b", "a", "c"]);
 }
 
@@ -19,7 +19,7 @@ fn partitions_that_are_named_again_are_left_out() {
         ("a", vec![3, 2, 1]),
         ("c", vec![1]),
     ];
-    partitions_once(&mut topics, |it| it.0, |it| &mut it.1);
+    remove_repeated_partitions(&mut topics, |it| it.0, |it| &mut it.1);
     let left = [("a", vec![1, 2]), ("b", vec![]), ("a", vec![3]), ("c", vec![1])];
     assert_eq!(topics, left);
 }

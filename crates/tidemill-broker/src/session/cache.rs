@@ -3,8 +3,8 @@
 //! Invariant: all sessions together have at most 1,000,000 partitions. Those of connections without
 //! sessions have as many again.
 
-use super::{SLOT_BYTES, Session};
-use crate::frame::Budget;
+use super::{FetchSession, SLOT_BYTES};
+use crate::frame::MemoryBudget;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
@@ -16,27 +16,34 @@ const EVICT_AFTER_MS: u64 = 120_000;
 /// Partitions of all sessions.
 const PARTITIONS_MAX: usize = 1_000_000;
 
-/// Sessions by their ids.
-pub(crate) struct Sessions {
-    all: Mutex<All>,
-    /// For sessions that are not kept here.
-    pub(crate) others: Arc<Budget>,
+/// A session and the number of a request within it, as a fetch names them. (KIP-227.)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionEpoch {
+    pub(crate) id: i32,
+    pub(crate) epoch: i32,
 }
 
-impl Default for Sessions {
+/// Sessions by their ids.
+pub(crate) struct FetchSessions {
+    all: Mutex<SessionTable>,
+    /// For sessions that are not kept here.
+    pub(crate) others: Arc<MemoryBudget>,
+}
+
+impl Default for FetchSessions {
     fn default() -> Self {
-        Self { all: Mutex::default(), others: Budget::new(PARTITIONS_MAX * SLOT_BYTES) }
+        Self { all: Mutex::default(), others: MemoryBudget::new(PARTITIONS_MAX * SLOT_BYTES) }
     }
 }
 
 #[derive(Default)]
-struct All {
-    sessions: BTreeMap<i32, Kept>,
+struct SessionTable {
+    sessions: BTreeMap<i32, CachedSession>,
     partitions: usize,
 }
 
-struct Kept {
-    session: Arc<tokio::sync::Mutex<Session>>,
+struct CachedSession {
+    session: Arc<tokio::sync::Mutex<FetchSession>>,
     /// The epoch that the next request must have.
     epoch: i32,
     used_ms: u64,
@@ -45,7 +52,7 @@ struct Kept {
     by_id: bool,
 }
 
-impl All {
+impl SessionTable {
     fn remove(&mut self, id: i32) {
         if let Some(gone) = self.sessions.remove(&id) {
             self.partitions -= gone.partitions;
@@ -53,8 +60,8 @@ impl All {
     }
 }
 
-impl Sessions {
-    fn all(&self) -> std::sync::MutexGuard<'_, All> {
+impl FetchSessions {
+    fn all(&self) -> std::sync::MutexGuard<'_, SessionTable> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,7 +69,7 @@ impl Sessions {
     pub(crate) fn add(
         &self,
         id: i32,
-        (session, by_id): (Session, bool),
+        (session, by_id): (FetchSession, bool),
         now_ms: u64,
         max: usize,
     ) -> Option<()> {
@@ -78,7 +85,7 @@ impl Sessions {
         }
         let session = Arc::new(tokio::sync::Mutex::new(session));
         all.partitions += partitions;
-        let kept = Kept { session, epoch: 1, used_ms: now_ms, partitions, by_id };
+        let kept = CachedSession { session, epoch: 1, used_ms: now_ms, partitions, by_id };
         all.sessions.insert(id, kept);
         Some(())
     }
@@ -94,11 +101,10 @@ impl Sessions {
     /// The session of a request with this epoch; the next one must have the next.
     pub(crate) fn next(
         &self,
-        id: i32,
-        epoch: i32,
+        SessionEpoch { id, epoch }: SessionEpoch,
         by_id: bool,
         now_ms: u64,
-    ) -> Result<Arc<tokio::sync::Mutex<Session>>, ErrorCode> {
+    ) -> Result<Arc<tokio::sync::Mutex<FetchSession>>, ErrorCode> {
         let mut all = self.all();
         let kept = all.sessions.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         if kept.epoch != epoch {

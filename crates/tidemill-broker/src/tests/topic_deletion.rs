@@ -124,7 +124,7 @@ async fn who_deletes_beside_the_protocol_leaves_nothing_either() {
         tokio::task::spawn_blocking(commit).await.unwrap();
     }
     let topics = |node: &Node| {
-        let names = |it: &crate::group::offsets::Offsets| {
+        let names = |it: &crate::group::offsets::GroupOffsets| {
             it.all().map(|(place, _)| place.0.clone()).collect::<Vec<_>>()
         };
         node.broker.groups.offsets("g", names).unwrap()

@@ -11,7 +11,7 @@ use std::hash::Hash;
 mod tests;
 
 /// Removes every item whose key stood before.
-pub(crate) fn once<T, K: Hash + Eq>(list: &mut Vec<T>, key: impl Fn(&T) -> K) {
+pub(crate) fn remove_repeated<T, K: Hash + Eq>(list: &mut Vec<T>, key: impl Fn(&T) -> K) {
     if list.len() > 1 {
         let mut named = HashSet::new();
         list.retain(|it| named.insert(key(it)));
@@ -40,7 +40,7 @@ pub(crate) fn merge_repeated<T, K: Hash + Eq>(
 
 /// Leaves out partitions of topics that were named before, and topics that have nothing else.
 /// `partitions` are those of a topic, each a number.
-pub(crate) fn partitions_once<T, K: Hash + Eq>(
+pub(crate) fn remove_repeated_partitions<T, K: Hash + Eq>(
     topics: &mut Vec<T>,
     key: impl Fn(&T) -> K,
     partitions: impl Fn(&mut T) -> &mut Vec<i32>,

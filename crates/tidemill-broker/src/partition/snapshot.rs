@@ -13,13 +13,13 @@
 
 use super::{
     Partition,
-    books::Opened,
-    load::{LoadError, aborted_key, chunk_at, snapshot_key},
-    stable::AbortedRange,
+    open_transactions::AbortedRange,
+    producer_ledger::LedgerGuard,
+    recovery::{LoadError, aborted_key, chunk_at, snapshot_key},
 };
 use crate::{
     producer::state::signed,
-    store::{Batch, Table},
+    store::{StoreBatch, StoreTable},
 };
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_wire::producers::{
@@ -31,7 +31,7 @@ const FAR_BYTES: u64 = 32 << 20;
 const FAR_CHUNKS: u64 = 10_000;
 
 /// A history as of an offset.
-pub(super) struct Image {
+pub(super) struct HistoryImage {
     upto: i64,
     producers: Vec<ProducerRecord>,
     ended: Vec<i64>,
@@ -44,7 +44,7 @@ pub(crate) struct Snapshot {
     partition: Arc<Partition>,
     upto: i64,
     /// The batch for the store.
-    pub(crate) batch: Batch,
+    pub(crate) batch: StoreBatch,
     obsolete: usize,
 }
 
@@ -80,24 +80,24 @@ impl Partition {
             return None;
         }
         let mut opened = self.hold();
-        let books = opened.books();
-        let ready = books.image.take_if(|it| it.upto <= watermark);
-        self.has_image.store(books.image.is_some(), Ordering::Relaxed);
-        let (image, obsolete) = (ready?, books.obsolete.clone());
+        let ledger = opened.ledger();
+        let ready = ledger.image.take_if(|it| it.upto <= watermark);
+        self.has_image.store(ledger.image.is_some(), Ordering::Relaxed);
+        let (image, obsolete) = (ready?, ledger.obsolete.clone());
         drop(opened);
         self.batch(image, &obsolete)
     }
 
     /// Takes an image of the history, if that is known.
-    fn take_image(&self, opened: &mut Opened<'_>) -> Option<()> {
+    fn take_image(&self, opened: &mut LedgerGuard<'_>) -> Option<()> {
         let upto = self.streamlet.end_offset();
-        let books = opened.books();
-        let history = books.history.as_ref()?;
-        books.image = Some(Image {
+        let ledger = opened.ledger();
+        let history = ledger.history.as_ref()?;
+        ledger.image = Some(HistoryImage {
             upto,
             producers: history.records(self.now_ms()),
             ended: history.ended_ids(),
-            aborted: history.stable().aborted_since(books.stored_upto).to_vec(),
+            aborted: history.stable().aborted_since(ledger.stored_upto).to_vec(),
         });
         self.has_image.store(true, Ordering::Relaxed);
         self.far_bytes.store(0, Ordering::Relaxed);
@@ -133,8 +133,8 @@ impl Partition {
         Ok(true)
     }
 
-    fn batch(self: &Arc<Self>, image: Image, obsolete: &[i64]) -> Option<Snapshot> {
-        let mut batch = Batch::default();
+    fn batch(self: &Arc<Self>, image: HistoryImage, obsolete: &[i64]) -> Option<Snapshot> {
+        let mut batch = StoreBatch::default();
         let last = image.upto - 1;
         let head = if last >= self.streamlet.start_offset() {
             // If it cannot be read there is no snapshot this time.
@@ -151,14 +151,14 @@ impl Partition {
             ended: image.ended,
         };
         for marker in obsolete {
-            batch.delete(Table::Producers, aborted_key(&self.place, *marker));
+            batch.delete(StoreTable::Producers, aborted_key(&self.place, *marker));
         }
         for range in image.aborted {
             let AbortedRange { producer_id, first, marker, stable } = range;
             let record = AbortedRecord { producer_id, first, stable };
-            batch.put(Table::Producers, aborted_key(&self.place, marker), record.encode());
+            batch.put(StoreTable::Producers, aborted_key(&self.place, marker), record.encode());
         }
-        batch.put(Table::Producers, snapshot_key(&self.place), snapshot.encode());
+        batch.put(StoreTable::Producers, snapshot_key(&self.place), snapshot.encode());
         let (partition, upto, obsolete) = (Arc::clone(self), image.upto, obsolete.len());
         self.storing.store(true, Ordering::SeqCst);
         Some(Snapshot { partition, upto, batch, obsolete })
@@ -169,11 +169,11 @@ impl Partition {
         let idle_ms = signed(self.shared.limits.producer_idle_ms);
         let since_ms = signed(self.now_ms()).saturating_sub(idle_ms);
         let mut opened = self.hold();
-        let books = opened.books();
-        let Some(history) = &mut books.history else { return };
+        let ledger = opened.ledger();
+        let Some(history) = &mut ledger.history else { return };
         history.expire(since_ms, self.shared.limits.producers);
         let gone = history.prune(self.streamlet.start_offset());
-        books.obsolete.extend(gone);
+        ledger.obsolete.extend(gone);
     }
 }
 
@@ -181,9 +181,9 @@ impl Snapshot {
     /// It is stored.
     pub(crate) fn stored(self) {
         let mut opened = self.partition.hold();
-        let books = opened.books();
-        books.stored_upto = books.stored_upto.max(self.upto);
-        books.obsolete.drain(..self.obsolete);
+        let ledger = opened.ledger();
+        ledger.stored_upto = ledger.stored_upto.max(self.upto);
+        ledger.obsolete.drain(..self.obsolete);
         self.partition.kept_upto.fetch_max(self.upto, Ordering::SeqCst);
     }
 }

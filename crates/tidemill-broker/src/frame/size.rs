@@ -35,7 +35,7 @@ const NAME_FACTOR: usize = 4;
 
 /// A kind of request, as its first two bytes say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind(pub(super) i16);
+pub(super) struct FrameKind(pub(super) i16);
 
 /// Why a request is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) enum Unread {
     TooMuch(ProduceCounts),
 }
 
-impl Kind {
+impl FrameKind {
     /// The size class of a request of this kind. One that is not answered is a plain one.
     fn size(self) -> SizeClass {
         RequestKind::of(self.0).map_or(SizeClass::Plain, |it| it.size)

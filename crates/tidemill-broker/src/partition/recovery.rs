@@ -12,8 +12,8 @@
 //! The log takes precedence over the snapshot. The coordinator decides about open transactions that
 //! it does not know; only a log that lost acknowledged data can have such.
 
-use super::{Partition, history::History, stable::AbortedRange};
-use crate::store::{Batch, Store, StoreError, Table};
+use super::{Partition, history::History, open_transactions::AbortedRange};
+use crate::store::{MetadataStore, StoreBatch, StoreError, StoreTable};
 use std::{ops::ControlFlow, sync::atomic::Ordering};
 use tidemill_log::{ReadCursor, ReadError, ReadLimit, Streamlet};
 use tidemill_wire::{
@@ -32,7 +32,7 @@ const DELETED_TOGETHER: usize = 100_000;
 pub(crate) enum LoadError {
     /// The broker's own metadata.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    MetadataStore(#[from] StoreError),
     /// The log.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -44,15 +44,18 @@ const ABORTED: u8 = 1;
 
 /// The batches that remove all entries of a stream's partitions from the store, those never opened
 /// included.
-pub(crate) fn forget_stored(store: &Store, stream: &[u8; 16]) -> Result<Vec<Batch>, StoreError> {
-    let (mut batches, mut batch, mut count) = (Vec::new(), Batch::default(), 0);
+pub(crate) fn forget_stored(
+    store: &MetadataStore,
+    stream: &[u8; 16],
+) -> Result<Vec<StoreBatch>, StoreError> {
+    let (mut batches, mut batch, mut count) = (Vec::new(), StoreBatch::default(), 0);
     // The keys begin with the stream's id.
-    store.scan(Table::Producers, stream, |key, _| {
+    store.scan(StoreTable::Producers, stream, |key, _| {
         if count == DELETED_TOGETHER {
             batches.push(std::mem::take(&mut batch));
             count = 0;
         }
-        batch.delete(Table::Producers, key);
+        batch.delete(StoreTable::Producers, key);
         count += 1;
         ControlFlow::Continue(())
     })?;
@@ -90,8 +93,11 @@ pub(super) fn chunk_at(streamlet: &Streamlet, offset: i64) -> Result<Option<Chun
 
 impl Partition {
     /// Makes sure that the history is known.
-    pub(super) fn load(&self, books: &mut super::books::Books) -> Result<(), LoadError> {
-        if books.history.is_some() {
+    pub(super) fn load(
+        &self,
+        ledger: &mut super::producer_ledger::ProducerLedger,
+    ) -> Result<(), LoadError> {
+        if ledger.history.is_some() {
             return Ok(());
         }
         let now_ms = self.now_ms();
@@ -104,18 +110,18 @@ impl Partition {
             }
             None => (0, History::default()),
         };
-        books.stored_upto = upto;
+        ledger.stored_upto = upto;
         self.kept_upto.fetch_max(upto, Ordering::SeqCst);
-        books.obsolete = obsolete;
+        ledger.obsolete = obsolete;
         self.replay(&mut history, upto, now_ms)?;
         history.pass(self.streamlet.high_watermark());
-        books.history = Some(history);
+        ledger.history = Some(history);
         Ok(())
     }
 
     /// The snapshot in the store, if the log bears it out.
     fn stored_snapshot(&self) -> Result<Option<ProducersSnapshot>, LoadError> {
-        let stored = self.shared.store.get(Table::Producers, &snapshot_key(&self.place))?;
+        let stored = self.shared.store.get(StoreTable::Producers, &snapshot_key(&self.place))?;
         let Some(stored) = stored else { return Ok(None) };
         let topic = self.streamlet.stream_name();
         let partition = self.streamlet.index();
@@ -157,7 +163,7 @@ impl Partition {
         let prefix = key(&self.place, ABORTED);
         let start = self.streamlet.start_offset();
         let (mut found, mut obsolete) = (Vec::new(), Vec::new());
-        self.shared.store.scan(Table::Producers, &prefix, |key, value| {
+        self.shared.store.scan(StoreTable::Producers, &prefix, |key, value| {
             let marker = key[prefix.len()..].first_chunk::<8>().map(|it| i64::from_be_bytes(*it));
             match (marker, AbortedRecord::decode(value)) {
                 (Some(marker), Ok(it)) if marker >= start && upto.is_some_and(|to| marker < to) => {

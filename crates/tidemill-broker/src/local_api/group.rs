@@ -3,7 +3,7 @@
 
 use crate::{
     Broker,
-    group::registry::{NewOffset, Who},
+    group::registry::{NewOffset, RequestSender},
 };
 use std::collections::BTreeMap;
 use tidemill_log::Stream;
@@ -67,7 +67,7 @@ impl Broker {
         stream: &Stream,
         offsets: &[(u32, i64)],
     ) -> Result<(), GroupError> {
-        let who = Who {
+        let who = RequestSender {
             group: group.to_owned(),
             member_id: String::new(),
             instance: None,

@@ -17,6 +17,7 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_log::{LogError, OnData, Stream, StreamSpec, Streamlet};
+use tidemill_types::{Offset, ProducerId};
 
 /// Counts since the broker was opened, and the sizes of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub struct Committed(Arc<Partition>);
 
 /// A reader that waits; it is forgotten when this is dropped.
 #[must_use = "the notice is forgotten when this is dropped"]
-pub struct Waiting(#[expect(dead_code, reason = "held until it is dropped")] Readable);
+pub struct RecordWait(#[expect(dead_code, reason = "held until it is dropped")] Readable);
 
 impl Broker {
     /// The counts and sizes of this moment.
@@ -121,14 +122,14 @@ impl Committed {
     /// Aborted transactions with records from `from` up to, not including, `to`: the producer, and
     /// the offset from which on its records are left out until a marker that says so.
     #[must_use]
-    pub fn aborted(&self, from: i64, to: i64) -> Vec<(i64, i64)> {
+    pub fn aborted(&self, from: i64, to: i64) -> Vec<(ProducerId, Offset)> {
         let aborted = self.0.aborted(from, to).into_iter();
-        aborted.map(|it| (it.producer_id, it.first_offset)).collect()
+        aborted.map(|it| (ProducerId(it.producer_id), Offset(it.first_offset))).collect()
     }
 
     /// Calls back once when there may be something to see at `offset`; at once, if that is so now.
     /// The callback must be quick and must not block.
-    pub fn on_readable(&self, offset: i64, notice: OnData) -> Waiting {
-        Waiting(self.0.on_readable(offset, true, notice))
+    pub fn on_readable(&self, offset: i64, notice: OnData) -> RecordWait {
+        RecordWait(self.0.on_readable(offset, true, notice))
     }
 }

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 
 #[test]
 fn readers_are_held_back_until_the_marker_is_visible() {
-    let mut stable = Stable::default();
-    stable.begin(1, 10);
-    stable.begin(2, 15);
+    let mut stable = OpenTransactions::default();
+    stable.begin(ProducerId(1), Offset(10));
+    stable.begin(ProducerId(2), Offset(15));
     assert_eq!(stable.first_unstable(), Some(10));
     stable.end(10, 20, true);
     assert_eq!(stable.first_unstable(), Some(10), "the marker is not visible");
@@ -23,8 +23,8 @@ fn readers_are_held_back_until_the_marker_is_visible() {
 
 #[test]
 fn r12_an_aborted_range_reaches_from_its_first_record_to_its_marker() {
-    let mut stable = Stable::default();
-    stable.begin(1, 10);
+    let mut stable = OpenTransactions::default();
+    stable.begin(ProducerId(1), Offset(10));
     stable.end(10, 20, false);
     let found = vec![Aborted { producer_id: 1, first_offset: 10 }];
     assert_eq!(stable.aborted(20, 21), found, "the marker itself");
@@ -37,19 +37,19 @@ fn r12_an_aborted_range_reaches_from_its_first_record_to_its_marker() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ChunkStep {
     Record(i64),
     End(i64, bool),
     Plain,
     Pass(u8),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ChunkStep>> {
     let step = prop_oneof![
-        4 => (0i64..4).prop_map(Step::Record),
-        3 => (0i64..4, any::<bool>()).prop_map(|(id, commit)| Step::End(id, commit)),
-        1 => Just(Step::Plain),
-        2 => any::<u8>().prop_map(Step::Pass),
+        4 => (0i64..4).prop_map(ChunkStep::Record),
+        3 => (0i64..4, any::<bool>()).prop_map(|(id, commit)| ChunkStep::End(id, commit)),
+        1 => Just(ChunkStep::Plain),
+        2 => any::<u8>().prop_map(ChunkStep::Pass),
     ];
     prop::collection::vec(step, 1..80)
 }
@@ -59,29 +59,29 @@ proptest! {
     fn every_reader_of_an_aborted_record_is_told_and_stability_never_goes_back(
         steps in steps(), queries in prop::collection::vec((0i64..80, 0i64..30), 8),
     ) {
-        let mut stable = Stable::default();
+        let mut stable = OpenTransactions::default();
         let mut open: BTreeMap<i64, i64> = BTreeMap::new();
         // First, marker, producer, commit.
         let mut ended: Vec<(i64, i64, i64, bool)> = Vec::new();
         let (mut next, mut watermark, mut before) = (0i64, 0i64, 0i64);
         for step in steps {
             match step {
-                Step::Record(id) => {
+                ChunkStep::Record(id) => {
                     if let std::collections::btree_map::Entry::Vacant(entry) = open.entry(id) {
                         entry.insert(next);
-                        stable.begin(id, next);
+                        stable.begin(ProducerId(id), Offset(next));
                     }
                     next += 1;
                 }
-                Step::End(id, commit) => {
+                ChunkStep::End(id, commit) => {
                     if let Some(first) = open.remove(&id) {
                         stable.end(first, next, commit);
                         ended.push((first, next, id, commit));
                         next += 1;
                     }
                 }
-                Step::Plain => next += 1,
-                Step::Pass(part) => {
+                ChunkStep::Plain => next += 1,
+                ChunkStep::Pass(part) => {
                     watermark += (next - watermark) * i64::from(part) / 255;
                     stable.pass(watermark);
                 }
