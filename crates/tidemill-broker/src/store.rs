@@ -213,7 +213,7 @@ pub(crate) struct MetadataStore {
 
 impl std::fmt::Debug for MetadataStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MetadataStore({})", self.shared.file.display())
+        write!(f, "Store({})", self.shared.file.display())
     }
 }
 

@@ -307,7 +307,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         name: "tidemill.active.groups",
         kind: SettingType::Int,
         of_broker: Some("tidemill.active.groups"),
-        doc: "GroupRegistry of segments of each partition that are appended to at once, by different \
+        doc: "Groups of segments of each partition that are appended to at once, by different \
               producers: 1 to 64.",
         place: Field {
             get: |spec, _| spec.active_groups.to_string(),
