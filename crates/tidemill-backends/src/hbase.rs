@@ -5,13 +5,13 @@
 //! row JOB.value.HEX    t:v  the value of a key, sealed
 //! ```
 //!
-//! Values are put side by side, many in a request, then rows are deleted; what was put is in the
-//! log of its region server. The owner is looked at before each batch, and written by a check and
-//! put.
+//! Puts go out in parallel, many in a request, then rows are deleted. A row that was put is in the
+//! log of its region server. The owner is checked before each batch, and written by a
+//! check-and-put.
 //!
-//! A row that is deleted hides what is put into it in the same millisecond, so a batch that deletes
-//! takes a moment longer. The clocks of region servers must not go back by more: HBase itself asks
-//! for that.
+//! A deletion hides a put to the same row in the same millisecond, so a batch with deletions takes
+//! a moment longer. The clocks of region servers must not go back by more, which HBase itself
+//! demands.
 
 mod gateway;
 mod message;
@@ -19,8 +19,8 @@ mod message;
 use crate::{
     remote::{hex, unhex},
     runtime::Runtime,
-    sealed::seal,
-    store::{Changes, Owner, Store},
+    seal::seal,
+    store::{Changes, OwnerCheck, Store},
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -30,21 +30,21 @@ use std::time::Duration;
 use tidemill_checkpoints::BackendError;
 use tidemill_types::job::HbaseSpec;
 
-/// Requests at once.
+/// The requests in flight at once.
 const REQUESTS: usize = 8;
-/// Bytes of values in one request, unless a single one is longer.
+/// The bytes of values in one request, unless a single one is longer.
 const REQUEST_BYTES: usize = 2 << 20;
-/// Values in one request.
+/// The values in one request.
 const REQUEST_VALUES: usize = 1_000;
-/// Keys that are listed at once.
+/// The keys listed at once.
 const PAGE_KEYS: u32 = 1_000;
-/// Longest cell that HBase takes by default (`hbase.client.keyvalue.maxsize`), less what stands
+/// The longest cell that HBase takes by default (`hbase.client.keyvalue.maxsize`), less the bytes
 /// around the value.
 const VALUE_BYTES_MAX: usize = (10 << 20) - (64 << 10);
-/// Longer than the unit of HBase's time.
+/// A pause longer than the unit of HBase's time.
 const AFTER_DELETING: Duration = Duration::from_millis(2);
 
-/// What a table keeps for a job.
+/// The place of a job in a table of HBase.
 pub(crate) struct HbaseTable {
     gateway: Gateway,
     job: String,
@@ -52,7 +52,7 @@ pub(crate) struct HbaseTable {
 }
 
 impl HbaseTable {
-    /// Looks at the address; nothing is asked of the gateway.
+    /// Parses the address. Sends no request.
     pub(crate) fn new(spec: &HbaseSpec, job: &str) -> Result<Self, BackendError> {
         let gateway = Gateway::new(spec, job)?;
         let runtime = Runtime::new().map_err(|error| {
@@ -102,7 +102,7 @@ impl HbaseTable {
     }
 }
 
-/// What goes into one request each.
+/// Splits changes into requests.
 fn parts<'a>(
     mut puts: &'a [(&'a [u8], &'a [u8])],
 ) -> impl Iterator<Item = &'a [(&'a [u8], &'a [u8])]> {
@@ -149,7 +149,7 @@ impl Store for HbaseTable {
         self.runtime.run(self.gateway.put_checked(&row, cells))
     }
 
-    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError> {
+    fn free(&self, owner: &OwnerCheck<'_>) -> Result<(), BackendError> {
         let row = self.owner_row();
         self.runtime.run(async {
             owner(self.gateway.get(&row).await?.as_deref())?;
@@ -160,7 +160,7 @@ impl Store for HbaseTable {
         })
     }
 
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
+    fn apply(&self, owner: &OwnerCheck<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
         self.runtime.run(async {
             owner(self.gateway.get(&self.owner_row()).await?.as_deref())?;
             self.put_all(&changes.puts).await?;

@@ -8,15 +8,15 @@
 //!     └ HbaseTable     the same, through HBase's REST gateway
 //! ```
 //!
-//! The interface is synchronous, as that of [`tidemill_state`]; what is asynchronous inside runs on
-//! the thread that asks.
+//! The interface is synchronous, as that of [`tidemill_checkpoints`]. Asynchronous client libraries
+//! run on the calling thread.
 //!
 //! Invariants:
 //!
-//! - A place has one owner: a job and its data folder. Another one is refused, and the same one
-//!   gets in at once, whatever became of its process.
-//! - A value that is given is the one that was put under that key, or there is an error.
-//! - After an error of a server the next call begins with a new connection: nothing stays broken.
+//! - A place has one owner: a job and its data folder. Others are refused. The owner gets in at
+//!   once after any end of its process.
+//! - A value read is the value put under that key, or there is an error.
+//! - After an error of a server the next call begins with a new connection.
 //! - No message has a password.
 
 #[cfg(test)]
@@ -28,7 +28,7 @@ mod owner;
 mod redis;
 mod remote;
 mod runtime;
-mod sealed;
+mod seal;
 mod store;
 
 pub use remote::{Job, RemoteBackend};

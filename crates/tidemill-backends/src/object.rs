@@ -6,9 +6,9 @@
 //! PREFIX/JOB/value/k           that of the key without bytes
 //! ```
 //!
-//! A folder for the first byte of the keys, so that listing keys of a prefix does not list all.
-//! What is put is put side by side, then what is deleted is deleted; an object that was put is
-//! durable. The owner is looked at before each batch, and written only if there is none.
+//! The first byte of a key is a folder, so that listing the keys of a prefix does not list all.
+//! Puts go out in parallel, then deletions. An object that was put is durable. The owner is checked
+//! before each batch, and written only if there is none.
 //!
 //! Not here: folders of the machine, which this library does not sync.
 
@@ -20,11 +20,11 @@ mod tests;
 use crate::{
     remote::{hex, unhex},
     runtime::{Runtime, within},
-    sealed::{SEAL_BYTES, seal},
-    store::{Changes, Owner, Store},
+    seal::{SEAL_BYTES, seal},
+    store::{Changes, OwnerCheck, Store},
 };
 use bytes::Bytes;
-use fault::Asked;
+use fault::ObjectRequest;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutMode, RetryConfig, path::Path};
@@ -32,16 +32,16 @@ use std::{env, future::Future, sync::Arc, time::Duration};
 use tidemill_checkpoints::BackendError;
 use tidemill_types::job::ObjectStoreSpec;
 
-/// Requests at once.
+/// The requests in flight at once.
 const REQUESTS: usize = 8;
-/// How long making a connection may take, if a request may take that long.
+/// The time limit of a connection attempt, if a request may take that long.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How often a request is repeated within its time.
+/// The repetitions of a request within its time limit.
 const RETRIES: usize = 3;
-/// Longest object that is written in one request, by far.
+/// The longest object. One request can write far longer ones.
 const VALUE_BYTES_MAX: usize = (1 << 30) + SEAL_BYTES;
 
-/// What a bucket keeps for a job.
+/// The place of a job in a bucket.
 pub(crate) struct ObjectPlace {
     place: String,
     store: Arc<dyn ObjectStore>,
@@ -51,7 +51,7 @@ pub(crate) struct ObjectPlace {
 }
 
 impl ObjectPlace {
-    /// Looks at the address; nothing is asked of the store.
+    /// Parses the address. Sends no request.
     pub(crate) fn new(spec: &ObjectStoreSpec, job: &str) -> Result<Self, BackendError> {
         let refuse = |why: String| BackendError::Refused { place: spec.url.clone(), why };
         let (bucket, prefix) = bucket_of(&spec.url).map_err(refuse)?;
@@ -122,10 +122,10 @@ impl ObjectPlace {
         }
     }
 
-    /// One request, within its time.
+    /// Sends a request within its time limit.
     async fn ask<T>(
         &self,
-        asked: Asked,
+        asked: ObjectRequest,
         what: impl Future<Output = object_store::Result<T>>,
     ) -> Result<Option<T>, BackendError> {
         let place = || self.place.clone();
@@ -140,13 +140,15 @@ impl ObjectPlace {
     }
 
     async fn read(&self, path: &Path) -> Result<Option<Bytes>, BackendError> {
-        self.ask(Asked::Read, async { self.store.get(path).await?.bytes().await }).await
+        self.ask(ObjectRequest::Read, async { self.store.get(path).await?.bytes().await }).await
     }
 
     async fn put_all(&self, puts: &[(&[u8], &[u8])]) -> Result<(), BackendError> {
         let put = |(key, value): &(&[u8], &[u8])| {
             let (path, sealed) = (self.path(key), seal(key, value));
-            async move { self.ask(Asked::Write, self.store.put(&path, sealed.into())).await.map(drop) }
+            async move {
+                self.ask(ObjectRequest::Write, self.store.put(&path, sealed.into())).await.map(drop)
+            }
         };
         let puts = stream::iter(puts.iter().map(put));
         puts.buffer_unordered(REQUESTS).try_collect().await
@@ -160,10 +162,10 @@ impl ObjectPlace {
             let paths: Vec<_> = some.iter().map(|key| Ok(self.path(key))).collect();
             let mut deleted = self.store.delete_stream(stream::iter(paths).boxed());
             while let Some(Some(outcome)) =
-                self.ask(Asked::Delete, async { Ok(deleted.next().await) }).await?
+                self.ask(ObjectRequest::Delete, async { Ok(deleted.next().await) }).await?
             {
                 if let Err(error) = outcome {
-                    fault::told::<()>(Asked::Delete, &error, self.place.clone())?;
+                    fault::told::<()>(ObjectRequest::Delete, &error, self.place.clone())?;
                 }
             }
             left = rest;
@@ -207,18 +209,18 @@ impl Store for ObjectPlace {
     fn claim(&self, record: &[u8]) -> Result<(), BackendError> {
         let (path, record) = (self.owner_path(), record.to_vec());
         let put = self.store.put_opts(&path, record.into(), PutMode::Create.into());
-        self.runtime.run(self.ask(Asked::Create, put)).map(drop)
+        self.runtime.run(self.ask(ObjectRequest::Create, put)).map(drop)
     }
 
-    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError> {
+    fn free(&self, owner: &OwnerCheck<'_>) -> Result<(), BackendError> {
         let path = self.owner_path();
         self.runtime.run(async {
             owner(self.read(&path).await?.as_deref())?;
-            self.ask(Asked::Delete, self.store.delete(&path)).await.map(drop)
+            self.ask(ObjectRequest::Delete, self.store.delete(&path)).await.map(drop)
         })
     }
 
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
+    fn apply(&self, owner: &OwnerCheck<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
         self.runtime.run(async {
             owner(self.read(&self.owner_path()).await?.as_deref())?;
             self.put_all(&changes.puts).await?;
@@ -240,7 +242,7 @@ impl Store for ObjectPlace {
             let mut objects = self.store.list(Some(&folder));
             let mut keys = Vec::new();
             while let Some(object) =
-                self.ask(Asked::List, async { objects.try_next().await }).await?.flatten()
+                self.ask(ObjectRequest::List, async { objects.try_next().await }).await?.flatten()
             {
                 let key = self.key_of(&object.location);
                 keys.extend(key.filter(|key| key.starts_with(prefix)));

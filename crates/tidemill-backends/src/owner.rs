@@ -1,4 +1,4 @@
-//! Whose a place on a server is.
+//! The owner of a place on a server.
 //!
 //! ```text
 //! DATA/checkpoints/owner      id (32 hexadecimal digits), end of line
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The id is made once, and is on the disk before it is on the server: a process that is killed
-//! between the two finds its own id again. The folder's lock keeps a second process of the same job
-//! out; the record keeps out everybody with another folder.
+//! between the two finds its own id again. The folder's lock keeps a second process of the job out.
+//! The record keeps out every other folder.
 
 use std::{
     io,
@@ -21,15 +21,15 @@ use tidemill_wire::chunk::crc32c;
 /// Length of an id, in bytes.
 const ID_BYTES: usize = 32;
 
-/// Who this is, and that nobody else is it now.
-pub(crate) struct Identity {
+/// The identity of a job and its folder, locked for this process.
+pub(crate) struct OwnerIdentity {
     id: String,
     folder: PathBuf,
     _lock: Box<dyn DiskLock>,
 }
 
-impl Identity {
-    /// The identity of a job that keeps its id in this folder; made if there is none.
+impl OwnerIdentity {
+    /// Reads the identity in this folder, or makes one.
     ///
     /// # Errors
     /// The disk's, or another process has the folder.
@@ -60,18 +60,18 @@ impl Identity {
         Ok(Self { id, folder: folder.to_owned(), _lock: lock })
     }
 
-    /// What is written on the server.
+    /// The record for the server.
     pub(crate) fn record(&self) -> Vec<u8> {
         format!("{}\n{}\n", self.id, self.folder.display()).into_bytes()
     }
 
-    /// Whether this is the owner by the record of a server.
+    /// Returns true if a server's record names this owner.
     pub(crate) fn is_in(&self, record: &[u8]) -> bool {
         read_id(record).is_some_and(|id| id == self.id)
     }
 }
 
-/// Whose a record says that a place is, for people.
+/// Describes the owner in a record, for people.
 pub(crate) fn described(record: &[u8]) -> String {
     let text = String::from_utf8_lossy(record);
     match (read_id(record), text.lines().nth(1)) {
@@ -80,7 +80,7 @@ pub(crate) fn described(record: &[u8]) -> String {
     }
 }
 
-/// Another one for each process, by the world's seed, and in it for each folder.
+/// Makes an id from the world's randomness and the folder.
 fn new_id(world: &World, folder: &Path) -> String {
     /// Of [`World::random`]: "owner".
     const PURPOSE: u64 = 0x006f_776e_6572;

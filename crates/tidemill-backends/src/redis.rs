@@ -7,25 +7,24 @@
 //! PREFIX:JOB:value:KEY    a value, sealed
 //! ```
 //!
-//! A batch is one transaction, or several if it is large: first all that is put, then what is
-//! deleted. Each looks at the owner and the mark, and is not done if either changes meanwhile. A
-//! mark that is not the one left there says that the server lost what it had acknowledged.
+//! A batch is one transaction, or several if it is large: first all puts, then all deletions. Each
+//! checks the owner and the mark, and is dropped if either changes meanwhile. A mark other than the
+//! one left there shows that the server lost acknowledged writes.
 //!
-//! A server that is full takes no transaction at all. What is to be deleted is then by a script, which
-//! looks at the owner too, and leaves the mark as it is: a deletion that the server loses leaves only
-//! what is deleted again.
+//! A full server takes no transaction. Deletions then go through a script, which checks the owner
+//! too and leaves the mark as it is: a deletion that the server loses is only repeated later.
 //!
 //! Not here: clusters of Redis, sentinels.
 
+mod connection;
 mod durability;
-mod link;
 
 use crate::{
-    sealed::seal,
-    store::{Changes, Owner, Store},
+    seal::seal,
+    store::{Changes, OwnerCheck, Store},
 };
 use bytes::Bytes;
-use link::Link;
+use connection::RedisConnection;
 use redis::Pipeline;
 use std::{
     ops::RangeInclusive,
@@ -34,73 +33,73 @@ use std::{
 use tidemill_checkpoints::BackendError;
 use tidemill_types::job::RedisSpec;
 
-/// Bytes of values in one transaction, unless a single one is longer.
+/// The bytes of values in one transaction, unless a single one is longer.
 const TRANSACTION_BYTES: usize = 8 << 20;
-/// Changes in one transaction.
+/// The changes in one transaction.
 const TRANSACTION_CHANGES: usize = 4_096;
-/// Keys that are listed at once.
+/// The keys listed at once.
 const PAGE_KEYS: isize = 1_000;
-/// Longest string that Redis takes, by default.
+/// The longest string that Redis takes by default.
 const VALUE_BYTES_MAX: usize = 512 << 20;
 
-/// Deletes names, from the third on, and members of the sorted set that is named second, if what is
-/// named first, the owner, is this one.
+/// A script that deletes the third and all later keys, and members of the sorted set named second,
+/// if the key named first, the owner, has the given value.
 const DELETES: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 for nth = 3, #KEYS do redis.call('UNLINK', KEYS[nth]) end
 for nth = 2, #ARGV do redis.call('ZREM', KEYS[2], ARGV[nth]) end
 return 1";
 
-/// What a Redis server keeps for a job.
+/// The place of a job on a Redis server.
 pub(crate) struct RedisStore {
     place: String,
-    names: Names,
-    state: Mutex<State>,
+    names: RedisNames,
+    state: Mutex<RedisState>,
 }
 
-struct State {
-    link: Link,
-    /// What the mark may be: two numbers if it is not known whether the last transaction was done.
+struct RedisState {
+    link: RedisConnection,
+    /// The possible marks: two numbers if the last transaction may or may not have happened.
     mark: Option<RangeInclusive<u64>>,
 }
 
-struct Names {
+struct RedisNames {
     owner: String,
     mark: String,
     keys: String,
     values: String,
 }
 
-impl Names {
+impl RedisNames {
     fn value(&self, key: &[u8]) -> Vec<u8> {
         [self.values.as_bytes(), key].concat()
     }
 }
 
 impl RedisStore {
-    /// Looks at the address; nothing is asked of the server.
+    /// Parses the address. Sends no request.
     pub(crate) fn new(spec: &RedisSpec, job: &str) -> Result<Self, BackendError> {
         let under = format!("{}:{job}", spec.prefix);
         let name = |part: &str| format!("{under}:{part}");
-        let names = Names {
+        let names = RedisNames {
             owner: name("owner"),
             mark: name("mark"),
             keys: name("keys"),
             values: name("value:"),
         };
-        let link = Link::new(spec, &under)?;
+        let link = RedisConnection::new(spec, &under)?;
         let place = link.place().to_owned();
-        Ok(Self { place, names, state: Mutex::new(State { link, mark: None }) })
+        Ok(Self { place, names, state: Mutex::new(RedisState { link, mark: None }) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RedisState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does one transaction, if owner and mark are as they should be.
+    /// Runs a transaction, if owner and mark are as expected.
     fn transact(
         &self,
-        state: &mut State,
-        owner: &Owner<'_>,
+        state: &mut RedisState,
+        owner: &OwnerCheck<'_>,
         mut changes: Pipeline,
     ) -> Result<(), BackendError> {
         let names = &self.names;
@@ -131,8 +130,8 @@ impl RedisStore {
     /// Deletes names, and keys from the set of all, without a transaction.
     fn delete_though_full(
         &self,
-        state: &mut State,
-        owner: &Owner<'_>,
+        state: &mut RedisState,
+        owner: &OwnerCheck<'_>,
         (names, keys): (&[Vec<u8>], &[&[u8]]),
     ) -> Result<(), BackendError> {
         let mut look = redis::pipe();
@@ -172,7 +171,7 @@ impl Store for RedisStore {
         let mut state = self.state();
         let (found, mark): (Option<Vec<u8>>, Option<u64>) = state.link.ask(&look)?;
         let mark = mark.unwrap_or(0);
-        // Asked when the backend is opened only: what is there is where this process begins.
+        // ObjectRequest when the backend is opened only: what is there is where this process begins.
         state.mark = Some(mark..=mark);
         Ok(found.map(Bytes::from))
     }
@@ -185,7 +184,7 @@ impl Store for RedisStore {
         state.link.sync()
     }
 
-    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError> {
+    fn free(&self, owner: &OwnerCheck<'_>) -> Result<(), BackendError> {
         let (names, mut state) = (&self.names, self.state());
         let mut look = redis::pipe();
         look.cmd("WATCH").arg(&names.owner).ignore().cmd("GET").arg(&names.owner);
@@ -205,9 +204,9 @@ impl Store for RedisStore {
         state.link.sync()
     }
 
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
+    fn apply(&self, owner: &OwnerCheck<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
         let mut state = self.state();
-        let mut transaction = Transaction::new();
+        let mut transaction = RedisTransaction::new();
         for (key, value) in &changes.puts {
             if transaction.bytes > 0 && transaction.bytes + value.len() > TRANSACTION_BYTES
                 || transaction.changes == TRANSACTION_CHANGES
@@ -255,31 +254,31 @@ impl Store for RedisStore {
     }
 }
 
-/// Whether a server refuses for want of memory.
+/// Returns true if the server is out of memory.
 fn is_full(error: &BackendError) -> bool {
     matches!(error, BackendError::Refused { why, .. } if why.contains("OOM"))
 }
 
-/// What is done at once.
-struct Transaction {
+/// The commands of one transaction.
+struct RedisTransaction {
     pipeline: Pipeline,
     changes: usize,
     bytes: usize,
 }
 
-impl Transaction {
+impl RedisTransaction {
     fn new() -> Self {
         Self { pipeline: redis::pipe(), changes: 0, bytes: 0 }
     }
 
-    fn put(&mut self, names: &Names, key: &[u8], value: &[u8]) {
+    fn put(&mut self, names: &RedisNames, key: &[u8], value: &[u8]) {
         self.pipeline.cmd("SET").arg(names.value(key)).arg(seal(key, value)).ignore();
         self.pipeline.cmd("ZADD").arg(&names.keys).arg(0).arg(key).ignore();
         self.changes += 1;
         self.bytes += value.len();
     }
 
-    fn delete(&mut self, names: &Names, (values, keys): (&[Vec<u8>], &[&[u8]])) {
+    fn delete(&mut self, names: &RedisNames, (values, keys): (&[Vec<u8>], &[&[u8]])) {
         self.pipeline.cmd("UNLINK").arg(values).ignore();
         self.pipeline.cmd("ZREM").arg(&names.keys).arg(keys).ignore();
     }
@@ -289,7 +288,7 @@ impl Transaction {
     }
 }
 
-/// The first string after all that begin with `prefix`; none: there is no such.
+/// The first string after all that begin with `prefix`; none if there is no such string.
 fn after(prefix: &[u8]) -> Option<Vec<u8>> {
     let length = prefix.iter().rposition(|byte| *byte != u8::MAX)? + 1;
     let mut end = prefix[..length].to_vec();

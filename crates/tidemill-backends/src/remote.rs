@@ -1,4 +1,4 @@
-//! A backend of checkpoints on a server: what all kinds of servers have in common.
+//! The common part of all backends on servers.
 //!
 //! Nothing here knows a protocol.
 
@@ -8,9 +8,9 @@ pub(crate) mod tests;
 use crate::{
     hbase::HbaseTable,
     object::ObjectPlace,
-    owner::{self, Identity},
+    owner::{self, OwnerIdentity},
     redis::RedisStore,
-    sealed::{SEAL_BYTES, unseal},
+    seal::{SEAL_BYTES, unseal},
     store::{Changes, Store},
 };
 use bytes::Bytes;
@@ -22,45 +22,45 @@ use tidemill_checkpoints::{Backend, BackendError, WriteBatch};
 use tidemill_env::World;
 use tidemill_types::job::{HbaseSpec, ObjectStoreSpec, RedisSpec};
 
-/// Longest key, in bytes: its name in a bucket is in hexadecimal digits.
+/// The longest key, in bytes: its name in a bucket is in hexadecimal digits.
 const KEY_BYTES_MAX: usize = 120;
-/// How long a server that cannot be reached is asked again while a backend is opened: it may be
-/// starting too, after a power cut for instance.
+/// The time for which opening retries an unreachable server: it may be starting too, after a power
+/// cut for instance.
 const OPEN_US: u64 = 10_000_000;
-/// Keys that are deleted at once when all are.
+/// The keys of one batch when all are deleted.
 const CLEARED_AT_ONCE: usize = 10_000;
-/// The time from one try to the next.
+/// The pause between two attempts.
 const OPEN_AGAIN_US: u64 = 500_000;
 
-/// Whose checkpoints are kept.
+/// The job that owns a place on a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     /// The job's name: letters, digits, `-` and `_`.
     pub name: &'a str,
-    /// Where its id is kept; one process has it.
+    /// The folder of its id, which one process locks.
     pub folder: &'a Path,
 }
 
 /// A backend on a server.
 pub struct RemoteBackend {
     store: Box<dyn Store>,
-    identity: Identity,
+    identity: OwnerIdentity,
     /// One commit at a time.
     commits: Mutex<()>,
 }
 
 impl RemoteBackend {
-    /// Opens what a Redis server keeps for a job.
+    /// Opens the place of a job on a Redis server.
     ///
     /// # Errors
-    /// The server's, or the place is another's. A server that cannot be reached is tried for ten
-    /// seconds.
+    /// An error of the server, or the place has another owner. A server that cannot be reached is
+    /// tried for ten seconds.
     pub fn redis(spec: &RedisSpec, job: Job<'_>, world: &World) -> Result<Self, BackendError> {
-        let identity = Identity::open(world, job.folder)?;
+        let identity = OwnerIdentity::open(world, job.folder)?;
         Self::open(Box::new(RedisStore::new(spec, job.name)?), identity, world)
     }
 
-    /// Opens what a bucket of an object store keeps for a job.
+    /// Opens the place of a job in a bucket of an object store.
     ///
     /// # Errors
     /// As [`Self::redis`].
@@ -69,23 +69,23 @@ impl RemoteBackend {
         job: Job<'_>,
         world: &World,
     ) -> Result<Self, BackendError> {
-        let identity = Identity::open(world, job.folder)?;
+        let identity = OwnerIdentity::open(world, job.folder)?;
         Self::open(Box::new(ObjectPlace::new(spec, job.name)?), identity, world)
     }
 
-    /// Opens what a table of HBase keeps for a job.
+    /// Opens the place of a job in a table of HBase.
     ///
     /// # Errors
     /// As [`Self::redis`].
     pub fn hbase(spec: &HbaseSpec, job: Job<'_>, world: &World) -> Result<Self, BackendError> {
-        let identity = Identity::open(world, job.folder)?;
+        let identity = OwnerIdentity::open(world, job.folder)?;
         Self::open(Box::new(HbaseTable::new(spec, job.name)?), identity, world)
     }
 
-    /// Takes the place for this job, or finds that it has it.
+    /// Claims the place for this job, unless the job has it already.
     pub(crate) fn open(
         store: Box<dyn Store>,
-        identity: Identity,
+        identity: OwnerIdentity,
         world: &World,
     ) -> Result<Self, BackendError> {
         let until_us = world.clock.monotonic_micros() + OPEN_US;
@@ -168,7 +168,7 @@ impl Backend for RemoteBackend {
         Ok(keys)
     }
 
-    /// The record of the owner goes last: until then the place is this one's.
+    /// The record of the owner is deleted last: until then the place stays claimed.
     fn clear(&self) -> Result<(), BackendError> {
         let keys = self.keys(b"")?;
         let _commit = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,12 +181,12 @@ impl Backend for RemoteBackend {
     }
 }
 
-/// Bytes in hexadecimal digits: the order of the names is that of the bytes.
+/// Encodes bytes as hexadecimal digits, which sort as the bytes do.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What [`hex`] was made of.
+/// Decodes [`hex`].
 pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
     let pair = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
     (0..digits.len()).step_by(2).map(pair).collect()

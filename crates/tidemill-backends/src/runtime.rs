@@ -1,13 +1,12 @@
-//! What asynchronous libraries run on: the thread that asks, and none besides.
+//! The runtime of asynchronous libraries: the calling thread, and no other.
 
 use std::{future::Future, io, time::Duration};
 
-/// Runs one thing at a time to its end, for each thread that asks. Connections that were kept from
-/// the last time are looked at when something is asked, and not between.
+/// Runs one future at a time to its end. Idle connections are not polled between calls.
 pub(crate) struct Runtime(Option<tokio::runtime::Runtime>);
 
-/// There was no answer in time.
-pub(crate) struct Late;
+/// The answer did not come in time.
+pub(crate) struct TimedOut;
 
 impl Runtime {
     pub(crate) fn new() -> io::Result<Self> {
@@ -20,9 +19,12 @@ impl Runtime {
     }
 }
 
-/// What comes, if it comes in time.
-pub(crate) async fn within<T>(timeout: Duration, what: impl Future<Output = T>) -> Result<T, Late> {
-    tokio::time::timeout(timeout, what).await.map_err(|_| Late)
+/// Waits for a future, up to a time limit.
+pub(crate) async fn within<T>(
+    timeout: Duration,
+    what: impl Future<Output = T>,
+) -> Result<T, TimedOut> {
+    tokio::time::timeout(timeout, what).await.map_err(|_| TimedOut)
 }
 
 impl Drop for Runtime {

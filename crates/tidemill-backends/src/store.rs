@@ -1,37 +1,37 @@
-//! What each kind of server does for a [`crate::RemoteBackend`].
+//! The operations that a [`crate::RemoteBackend`] needs from a server.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use tidemill_checkpoints::{BackendError, WriteBatch};
 
-/// Values by keys on a server, in a place of one job. Values are sealed by who writes them
-/// ([`crate::sealed`]) and given as they are.
+/// A store of values by keys, in the place of one job on a server. The backend seals the values
+/// ([`crate::seal`]); the store keeps them unchanged.
 pub(crate) trait Store: Send + Sync {
-    /// The server, and where on it, for people: without passwords.
+    /// The server and the place on it, for people, without passwords.
     fn place(&self) -> &str;
-    /// How a person removes the record of the owner.
+    /// The command with which a person removes the record of the owner.
     fn how_to_free(&self) -> String;
-    /// Longest value, in bytes.
+    /// The longest value, in bytes.
     fn value_bytes_max(&self) -> usize;
-    /// The record of the owner.
+    /// Reads the record of the owner.
     fn owner(&self) -> Result<Option<Bytes>, BackendError>;
     /// Writes the record of the owner, unless there is one.
     fn claim(&self, record: &[u8]) -> Result<(), BackendError>;
-    /// Deletes the record of the owner, if it is this one, and whatever else is no value.
-    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError>;
-    /// Puts and deletes, if the owner is this one; durable when it returns. If it does not, any
-    /// part may be done, but nothing is deleted before all is put, durably.
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError>;
-    /// The value of a key, with its seal.
+    /// Deletes the record of this owner, and everything else that is no value.
+    fn free(&self, owner: &OwnerCheck<'_>) -> Result<(), BackendError>;
+    /// Applies changes durably, if the owner is this one. If it fails, any part may be applied, but
+    /// nothing is deleted before all puts are durable.
+    fn apply(&self, owner: &OwnerCheck<'_>, changes: &Changes<'_>) -> Result<(), BackendError>;
+    /// Reads the sealed value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BackendError>;
-    /// Keys that begin with `prefix`, in any order.
+    /// Lists the keys that begin with `prefix`, in any order.
     fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, BackendError>;
 }
 
-/// Looks at the record that is found before something is changed.
-pub(crate) type Owner<'a> = dyn Fn(Option<&[u8]>) -> Result<(), BackendError> + 'a;
+/// Checks the record of the owner before a change.
+pub(crate) type OwnerCheck<'a> = dyn Fn(Option<&[u8]>) -> Result<(), BackendError> + 'a;
 
-/// What a batch comes to: each key once.
+/// The changes of a batch, each key once.
 #[derive(Debug, Default)]
 pub(crate) struct Changes<'a> {
     pub(crate) puts: Vec<(&'a [u8], &'a [u8])>,

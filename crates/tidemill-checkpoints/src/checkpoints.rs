@@ -57,7 +57,7 @@ use std::{
 };
 use tidemill_env::sync::Mutex;
 use tidemill_state::{HashOfEntry, ReadError, SavedError, delta::KeyOrder};
-use tidemill_types::Cycle;
+use tidemill_types::{Cycle, SliceId, SliceKey, StageIx};
 
 /// The longest name of a kept checkpoint, in bytes.
 const NAME_BYTES_MAX: usize = 256;
@@ -143,8 +143,8 @@ pub struct Checkpoints {
     damaged: BTreeMap<u64, CheckpointError>,
     /// The names of the kept checkpoints.
     kept: BTreeMap<u64, String>,
-    /// The runs of each node and slice, the oldest first.
-    chains: BTreeMap<(u32, u32), Vec<RunRef>>,
+    /// The runs of each slice, the oldest first.
+    chains: BTreeMap<SliceKey, Vec<RunRef>>,
     /// The checkpoint that the job resumes from; durable after [`Self::confirm`].
     chosen: Option<u64>,
     /// True if the job begins a new life there.
@@ -163,9 +163,9 @@ pub struct Checkpoints {
     /// Runs that no later manifest names.
     unnamed: Vec<RunRef>,
     /// The stages whose rows are read back one by one.
-    by_row: BTreeSet<u32>,
+    by_row: BTreeSet<StageIx>,
     /// The stages whose rows are looked up by their keys, with the hash of the key in an entry.
-    by_key: BTreeMap<u32, HashOfEntry>,
+    by_key: BTreeMap<StageIx, HashOfEntry>,
     batch: WriteBatch,
     /// The memory of a run that is needed in one piece.
     run: Vec<u8>,
@@ -337,8 +337,11 @@ impl Checkpoints {
 
     /// The runs of a stage's slices, for the next manifest.
     #[must_use]
-    pub fn chains(&self, node: u32, slices: u32) -> Vec<Vec<RunRef>> {
-        let chain = |slice| self.chains.get(&(node, slice)).cloned().unwrap_or_default();
+    pub fn chains(&self, stage: StageIx, slices: u32) -> Vec<Vec<RunRef>> {
+        let chain = |slice| {
+            let key = SliceKey::new(stage, SliceId(slice));
+            self.chains.get(&key).cloned().unwrap_or_default()
+        };
         (0..slices).map(chain).collect()
     }
 
@@ -410,8 +413,8 @@ impl Checkpoints {
 
     /// The runs of a slice, the oldest first.
     #[must_use]
-    pub fn runs_of(&self, node: u32, slice: u32) -> SliceRuns {
-        self.named(self.chains.get(&(node, slice)).map_or(&[][..], Vec::as_slice))
+    pub fn runs_of(&self, slice: SliceKey) -> SliceRuns {
+        self.named(self.chains.get(&slice).map_or(&[][..], Vec::as_slice))
     }
 
     /// The given runs of a slice, to be read.

@@ -1,4 +1,4 @@
-//! Requests to HBase's REST gateway, and what its answers mean.
+//! Requests to HBase's REST gateway, and the meaning of its answers.
 
 use super::message::{COLUMN, CellSet, rows};
 use crate::runtime::within;
@@ -11,16 +11,16 @@ use tidemill_types::job::{HbaseSpec, shown};
 #[cfg(test)]
 mod tests;
 
-/// How long making a connection may take, if a request may take that long.
+/// The time limit of a connection attempt, if a request may take that long.
 const CONNECT: Duration = Duration::from_secs(5);
-/// What is shown of an answer, in bytes.
+/// The bytes of an answer that a message shows.
 const SAID_BYTES_MAX: usize = 300;
 const PROTOBUF: &str = "application/x-protobuf";
 
-/// The status, what is said, and where what was made is.
-type Answer = (StatusCode, Bytes, Option<String>);
+/// The status, the body, and the location of a created resource.
+type GatewayAnswer = (StatusCode, Bytes, Option<String>);
 
-/// What came of a scan.
+/// The result of a scan.
 enum Pages {
     /// The rows of all pages.
     All(Vec<String>),
@@ -40,7 +40,7 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// Looks at the address.
+    /// Parses the address.
     pub(super) fn new(spec: &HbaseSpec, job: &str) -> Result<Self, BackendError> {
         let url = shown(&spec.url).trim_end_matches('/').to_owned();
         let place = format!("{url}, table {}, rows {job}.*", spec.table);
@@ -65,7 +65,7 @@ impl Gateway {
         &self.table
     }
 
-    /// Whether the table is there.
+    /// Returns true if the table exists.
     pub(super) async fn check_table(&self) -> Result<(), BackendError> {
         match self.ask(self.request(Method::GET, "exists")).await? {
             (StatusCode::NOT_FOUND, _) => Err(self.refused(self.how_to_make())),
@@ -73,7 +73,7 @@ impl Gateway {
         }
     }
 
-    /// The value of a row.
+    /// Reads the value of a row.
     pub(super) async fn get(&self, row: &str) -> Result<Option<Bytes>, BackendError> {
         let request = self.request(Method::GET, &format!("{row}/{COLUMN}"));
         let request = request.header(header::ACCEPT, "application/octet-stream");
@@ -91,7 +91,7 @@ impl Gateway {
         self.done(status, &answer)
     }
 
-    /// Puts a row if it has the value that stands last.
+    /// Puts a row if it has the value that is given last.
     pub(super) async fn put_checked(&self, row: &str, cells: CellSet) -> Result<(), BackendError> {
         let request = self.request(Method::PUT, &format!("{row}?check=put"));
         let request = request.header(header::CONTENT_TYPE, PROTOBUF).body(cells.into_bytes());
@@ -101,13 +101,13 @@ impl Gateway {
         }
     }
 
-    /// Deletes a row. One that is not there stays so.
+    /// Deletes a row. A missing row is no error.
     pub(super) async fn delete(&self, row: &str) -> Result<(), BackendError> {
         let (status, answer) = self.ask(self.request(Method::DELETE, row)).await?;
         self.done(status, &answer)
     }
 
-    /// The rows of a scan. It begins once more if a page was lost on the way.
+    /// Scans rows. Starts again once if a page was lost.
     pub(super) async fn rows(&self, scan: String) -> Result<Vec<String>, BackendError> {
         for is_last in [false, true] {
             match self.rows_of_scanner(scan.clone()).await? {
@@ -160,9 +160,9 @@ impl Gateway {
         self.ask_for_place(request).await.map(|(status, answer, _)| (status, answer))
     }
 
-    /// One request within its time. Repeated once if the connection was closed meanwhile: all that
-    /// is asked here may be asked twice.
-    async fn ask_for_place(&self, request: RequestBuilder) -> Result<Answer, BackendError> {
+    /// Sends a request within its time limit. Repeats it once if the connection was closed
+    /// meanwhile: all requests here may be sent twice.
+    async fn ask_for_place(&self, request: RequestBuilder) -> Result<GatewayAnswer, BackendError> {
         let again = request.try_clone();
         let asked = async {
             match (send(request).await, again) {
@@ -182,7 +182,7 @@ impl Gateway {
         BackendError::Unreachable { place: self.place.clone(), why }
     }
 
-    /// What a status says, for requests that are to be done.
+    /// Converts a status other than success into an error.
     fn done(&self, status: StatusCode, answer: &[u8]) -> Result<(), BackendError> {
         let text = short(answer);
         if status.is_success() {
@@ -217,19 +217,19 @@ impl Gateway {
 }
 
 /// One request.
-async fn send(request: RequestBuilder) -> Result<Answer, reqwest::Error> {
+async fn send(request: RequestBuilder) -> Result<GatewayAnswer, reqwest::Error> {
     let answer = request.send().await?;
     let location = answer.headers().get(header::LOCATION);
     let location = location.and_then(|it| it.to_str().ok()).map(str::to_owned);
     Ok((answer.status(), answer.bytes().await?, location))
 }
 
-/// Whether the connection was closed after a request was sent.
+/// Returns true if the connection was closed after a request was sent.
 fn is_broken(error: &reqwest::Error) -> bool {
     error.is_request() && !error.is_connect()
 }
 
-/// Who this is: as the address says, or the environment.
+/// The user and password, from the address or the environment.
 fn user_of(url: &reqwest::Url) -> Option<(String, String)> {
     let given = |name: &str| env::var(name).ok().filter(|it| !it.is_empty());
     let user = Some(url.username().to_owned()).filter(|it| !it.is_empty());
@@ -239,7 +239,7 @@ fn user_of(url: &reqwest::Url) -> Option<(String, String)> {
     Some((user, password.unwrap_or_default()))
 }
 
-/// The first line of an answer, or as much as is shown.
+/// The first line of an answer, cut to the bytes that a message shows.
 fn short(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(&answer[..answer.len().min(SAID_BYTES_MAX)]);
     text.trim().replace(['\r', '\n'], " ")

@@ -1,5 +1,5 @@
-//! What is said to HBase's REST gateway: cells as its protobuf messages, so that values travel as
-//! they are.
+//! The messages of HBase's REST gateway: cells as its protobuf messages, so that values travel as
+//! bytes.
 //!
 //! ```text
 //! CellSet { Row rows = 1 }   Row { bytes key = 1; Cell values = 2 }

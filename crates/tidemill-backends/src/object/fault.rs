@@ -1,27 +1,28 @@
-//! What an object store's errors mean, in words that say what to do.
+//! The errors of an object store, in messages with a way out.
 
 use object_store::Error;
 use std::error::Error as _;
 use tidemill_checkpoints::BackendError;
 
-/// What was asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// An object, which need not be there.
+pub(super) enum ObjectRequest {
+    /// Reads an object, which may be missing.
     Read,
-    /// To write one.
+    /// Writes an object.
     Write,
-    /// To write one that is not there.
+    /// Writes an object that must not exist.
     Create,
-    /// To delete one, which need not be there.
+    /// Deletes an object, which may be missing.
     Delete,
-    /// The names of objects.
+    /// Lists the names of objects.
     List,
 }
 
-/// Nothing, where an error says only that nothing is there or nothing is left to do.
+/// Converts an error, or returns none where it says only that the object is missing or was deleted
+/// before.
 pub(super) fn told<T>(
-    asked: Asked,
+    asked: ObjectRequest,
     error: &Error,
     place: String,
 ) -> Result<Option<T>, BackendError> {
@@ -29,8 +30,8 @@ pub(super) fn told<T>(
     let has_no_bucket = text.contains("NoSuchBucket");
     let refused = |why: String| Err(BackendError::Refused { place: place.clone(), why });
     match error {
-        Error::NotFound { .. } if !has_no_bucket && asked != Asked::Write => Ok(None),
-        Error::AlreadyExists { .. } if asked == Asked::Create => Ok(None),
+        Error::NotFound { .. } if !has_no_bucket && asked != ObjectRequest::Write => Ok(None),
+        Error::AlreadyExists { .. } if asked == ObjectRequest::Create => Ok(None),
         _ if has_no_bucket => refused("there is no such bucket: make it first".to_owned()),
         Error::NotFound { .. } => refused(format!("{}. Is there such a bucket?", said(error))),
         Error::NotImplemented { .. } | Error::NotSupported { .. } => {
@@ -52,7 +53,7 @@ pub(super) fn told<T>(
 const CREDENTIALS: &str = "Credentials are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
                            or from what else the tools of AWS take them from";
 
-/// An error and what caused it.
+/// An error and its causes.
 fn whole(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -66,7 +67,7 @@ fn whole(error: &Error) -> String {
     text
 }
 
-/// What a store says, in short. Its answers may hold what was signed: only code and message are
+/// The answer of a store in short. Answers may hold signed headers, so only code and message are
 /// shown.
 pub(super) fn said(error: &Error) -> String {
     let text = whole(error);

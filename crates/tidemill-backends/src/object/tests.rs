@@ -4,7 +4,7 @@ mod dying;
 
 use super::*;
 use crate::remote::tests::{Mortal, survives_a_kill_at_any_request};
-use crate::{Job, RemoteBackend, contract, owner::Identity};
+use crate::{Job, RemoteBackend, contract, owner::OwnerIdentity};
 use object_store::memory::InMemory;
 use std::{collections::BTreeMap, sync::Mutex};
 use tidemill_checkpoints::{Backend, WriteBatch};
@@ -15,7 +15,7 @@ fn open(name: &str, folder: &std::path::Path) -> contract::Opened {
     static BUCKETS: Mutex<BTreeMap<String, Arc<InMemory>>> = Mutex::new(BTreeMap::new());
     let bucket = Arc::clone(BUCKETS.lock().unwrap().entry(name.to_owned()).or_default());
     let world = World::real();
-    let identity = Identity::open(&world, folder)?;
+    let identity = OwnerIdentity::open(&world, folder)?;
     let path = Path::from(format!("prefix/{name}"));
     let place = ObjectPlace::on(bucket, format!("memory {path}"), path, Duration::from_secs(5))?;
     Ok(Arc::new(RemoteBackend::open(Box::new(place), identity, &world)?))
@@ -28,7 +28,7 @@ struct Bucket(Arc<dying::Dying>);
 
 impl Mortal for Bucket {
     fn open(&self, world: &World) -> Result<Arc<dyn Backend>, BackendError> {
-        let identity = Identity::open(world, std::path::Path::new("/job"))?;
+        let identity = OwnerIdentity::open(world, std::path::Path::new("/job"))?;
         let path = Path::from("prefix/job");
         let store = Arc::clone(&self.0) as _;
         let place = ObjectPlace::on(store, "memory".to_owned(), path, Duration::from_secs(5))?;

@@ -1,21 +1,21 @@
-//! Whether a Redis server keeps what it has acknowledged.
+//! The durability of a Redis server's acknowledgements.
 //!
-//! `appendfsync always` syncs before it answers. With `everysec`, servers from 7.2 on can be asked
-//! to wait for the sync (`WAITAOF`). Everything else loses the last second, or more, in a power
-//! cut; a job is told so, and goes on: the mark of [`super::RedisStore`] shows such a loss.
+//! `appendfsync always` syncs before it answers. With `everysec`, servers from 7.2 on can wait for
+//! the sync (`WAITAOF`). All other settings lose the last second or more in a power cut. The job
+//! warns of that and goes on: the mark of [`super::RedisStore`] shows such a loss.
 
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind};
 
-/// What is to be done for what was written to be durable.
+/// The step that makes acknowledged writes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// Nothing: an answer says so, or it cannot be had.
+    /// Nothing: an answer is durable, or the server cannot make it so.
     Answered,
-    /// To ask the server to wait.
+    /// Asks the server to wait for its sync.
     Wait,
 }
 
-/// Looks at the server's settings, and says what is wrong with them.
+/// Reads the server's settings, and warns if they lose writes.
 pub(super) fn of(connection: &mut Connection) -> Result<(Durability, Vec<String>), RedisError> {
     let info: Option<String> = granted(redis::cmd("INFO").query(connection))?;
     let ask = redis::cmd("CONFIG").arg("GET").arg("appendfsync").query(connection);
@@ -30,7 +30,8 @@ pub(super) fn of(connection: &mut Connection) -> Result<(Durability, Vec<String>
     Ok(info.map_or_else(cannot_tell, |info| judge(&info, fsync.as_deref())))
 }
 
-/// None: the user may not ask that, or the server has no such command; some hosted ones have not.
+/// Reads a setting; none if the user may not, or the server has no such command, as some hosted
+/// ones.
 fn granted<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

@@ -1,7 +1,7 @@
 //! The contract on a store in memory that is killed at any of its operations.
 
 use super::*;
-use crate::{contract, store::Owner};
+use crate::{contract, store::OwnerCheck};
 use std::{
     collections::BTreeMap,
     sync::{Arc, MutexGuard},
@@ -9,7 +9,7 @@ use std::{
 use tidemill_checkpoints::{CheckpointError, Checkpoints, Manifest, RunRef, SavedStage};
 use tidemill_env::Random;
 use tidemill_state::Delta;
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
 
 type Values = BTreeMap<Vec<u8>, Bytes>;
 
@@ -76,16 +76,16 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn free(&self, owner: &Owner<'_>) -> Result<(), BackendError> {
+    fn free(&self, owner: &OwnerCheck<'_>) -> Result<(), BackendError> {
         owner(self.owner()?.as_deref())?;
         self.ask()?.owner = None;
         Ok(())
     }
 
-    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
+    fn apply(&self, owner: &OwnerCheck<'_>, changes: &Changes<'_>) -> Result<(), BackendError> {
         owner(self.owner()?.as_deref())?;
         for (key, value) in self.shuffled(changes.puts.clone()) {
-            self.ask()?.values.insert(key.to_vec(), crate::sealed::seal(key, value).into());
+            self.ask()?.values.insert(key.to_vec(), crate::seal::seal(key, value).into());
         }
         for key in self.shuffled(changes.deletes.clone()) {
             self.ask()?.values.remove(key);
@@ -106,7 +106,7 @@ impl Store for Memory {
 }
 
 fn open_on(memory: &Memory, world: &World) -> Result<Arc<dyn Backend>, BackendError> {
-    let identity = Identity::open(world, Path::new("/job"))?;
+    let identity = OwnerIdentity::open(world, Path::new("/job"))?;
     Ok(Arc::new(RemoteBackend::open(Box::new(memory.clone()), identity, world)?))
 }
 
@@ -132,15 +132,29 @@ fn checkpoint(checkpoints: &mut Checkpoints, cycle: Cycle) -> Result<(), Checkpo
     for slice in 0..SLICES {
         // Slices that do not change keep the runs of checkpoints before.
         if !(cycle.0 + u64::from(slice)).is_multiple_of(3) {
-            checkpoints.put_changes((0, slice), &mut changes_of(slice, cycle.0)).unwrap();
+            checkpoints
+                .put_changes(
+                    SliceKey::new(StageIx(0), SliceId(slice)),
+                    &mut changes_of(slice, cycle.0),
+                )
+                .unwrap();
         }
     }
-    checkpoints.complete(manifest((number, cycle), checkpoints.chains(0, SLICES)))
+    checkpoints.complete(manifest((number, cycle), checkpoints.chains(StageIx(0), SLICES)))
 }
 
 /// All that the newest manifest names is there; gives how many runs that is.
 fn whole(checkpoints: &Checkpoints) -> usize {
-    (0..SLICES).map(|slice| checkpoints.runs_of(0, slice).read().unwrap().get().len()).sum()
+    (0..SLICES)
+        .map(|slice| {
+            checkpoints
+                .runs_of(SliceKey::new(StageIx(0), SliceId(slice)))
+                .read()
+                .unwrap()
+                .get()
+                .len()
+        })
+        .sum()
 }
 
 /// A server that is killed after some requests.
@@ -186,7 +200,7 @@ pub(crate) fn survives_a_kill_at_any_request<S: Mortal>(make: impl Fn(u64) -> S)
         let newest = checkpoints.newest().map(|it| (it.number, it.cycle));
         let cycle = newest.map_or(Cycle::NONE, |(_, cycle)| cycle);
         if let Some((number, _)) = newest {
-            checkpoints.go_on(number, |_| Some(0)).unwrap();
+            checkpoints.go_on(number, |_| Some(StageIx(0))).unwrap();
         }
         let is_one = cycle == completed || cycle == completed.next();
         // Starting over goes through, once it was noted; and then comes the last one.
@@ -284,7 +298,7 @@ fn open(name: &str, folder: &Path) -> contract::Opened {
         stores.entry(name.to_owned()).or_insert_with(|| Memory::new(u64::MAX)).clone()
     };
     let world = World::real();
-    let identity = Identity::open(&world, folder)?;
+    let identity = OwnerIdentity::open(&world, folder)?;
     Ok(Arc::new(RemoteBackend::open(Box::new(memory), identity, &world)?))
 }
 

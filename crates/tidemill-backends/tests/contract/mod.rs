@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tidemill_checkpoints::{Backend, BackendError, Checkpoints, Manifest, SavedStage, WriteBatch};
 use tidemill_env::Random;
 use tidemill_state::Delta;
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
 
 pub(crate) type Opened = Result<Arc<dyn Backend>, BackendError>;
 /// Opens the place of a job, by its name, with this folder.
@@ -285,20 +285,25 @@ pub(crate) fn the_newest_complete_checkpoint_is_what_was_there(open: Open<'_>) {
         let given = checkpoints.begin().unwrap();
         for (slice, model) in (0..).zip(&mut model) {
             if random.below(3) > 0 {
-                checkpoints.put_changes((0, slice), &mut changed(&mut random, model)).unwrap();
+                checkpoints
+                    .put_changes(
+                        SliceKey::new(StageIx(0), SliceId(slice)),
+                        &mut changed(&mut random, model),
+                    )
+                    .unwrap();
             }
         }
-        let slices = checkpoints.chains(0, 3);
+        let slices = checkpoints.chains(StageIx(0), 3);
         checkpoints.complete(manifest((given, cycle), slices)).unwrap();
         if random.below(4) == 0 {
             drop((checkpoints, backend));
             backend = open("checkpoints", folder.path()).unwrap();
             checkpoints = Checkpoints::open(Arc::clone(&backend)).unwrap();
             assert_eq!(checkpoints.newest().unwrap().cycle, cycle);
-            checkpoints.go_on(given, |_| Some(0)).unwrap();
+            checkpoints.go_on(given, |_| Some(StageIx(0))).unwrap();
         }
         assert_eq!(restored(&checkpoints), model);
-        let runs: usize = checkpoints.chains(0, 3).iter().map(Vec::len).sum();
+        let runs: usize = checkpoints.chains(StageIx(0), 3).iter().map(Vec::len).sum();
         assert_eq!(backend.keys(b"").unwrap().len(), runs + 2, "nothing is left behind");
     }
     let mut anew = Checkpoints::open(Arc::clone(&backend)).unwrap();
@@ -335,7 +340,7 @@ fn changed(random: &mut Random, model: &mut Model) -> Delta {
 fn restored(checkpoints: &Checkpoints) -> Vec<Model> {
     let slice = |slice| {
         let mut model = Model::new();
-        let read = checkpoints.runs_of(0, slice).read().unwrap();
+        let read = checkpoints.runs_of(SliceKey::new(StageIx(0), SliceId(slice))).read().unwrap();
         let mut keep = |key: &[u8], value: &[u8]| {
             model.insert(key.to_vec(), value.to_vec());
             Ok(())

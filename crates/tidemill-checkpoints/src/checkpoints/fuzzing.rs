@@ -7,7 +7,7 @@ use crate::{Backend, FileBackend, WriteBatch};
 use std::{path::Path, sync::Arc};
 use tidemill_env::World;
 use tidemill_state::visit_entries;
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId, StageIx};
 
 /// Looks every row of a run up by its index.
 ///
@@ -66,7 +66,7 @@ pub fn manifest(bytes: &[u8]) {
         }
     }
     let _floor = checkpoints.floor();
-    if checkpoints.go_on(number, |name| u32::try_from(name.len()).ok()).is_ok() {
+    if checkpoints.go_on(number, |name| u32::try_from(name.len()).ok().map(StageIx)).is_ok() {
         checkpoints.confirm().expect("it is where it began");
         let next = checkpoints.begin().expect("there is room");
         assert!(next > number);
@@ -78,8 +78,8 @@ pub fn manifest(bytes: &[u8]) {
 pub fn manifest_seeds() -> Vec<Vec<u8>> {
     let run = |nth| RunRef {
         checkpoint: 3,
-        node: 1,
-        slice: 0,
+        stage: StageIx(1),
+        slice: SliceId(0),
         nth,
         bytes: 9,
         part_bytes: 4,
@@ -93,7 +93,7 @@ pub fn manifest_seeds() -> Vec<Vec<u8>> {
     };
     let source = SavedSource {
         name: "source".to_owned(),
-        slice: 1,
+        slice: SliceId(1),
         position: 100,
         watermark: Micros(3),
         ended: false,

@@ -20,6 +20,7 @@ use crate::Backend;
 use tidemill_state::SavedError;
 use tidemill_state::delta::{self, ByteReader, put_bytes};
 use tidemill_state::structure::{HashOfEntry, ReadError, ReadKeys, TakeKey};
+use tidemill_types::{SliceId, StageIx};
 
 /// The entries of a bucket, about.
 const BUCKET_ENTRIES: usize = 16;
@@ -37,16 +38,16 @@ const ROW_BYTES: usize = size_of::<u32>();
 impl Checkpoints {
     /// Writes an index by the hashes of keys ([`CheckpointReader::keys_of`]) for all later runs of
     /// a stage, if the backend has small values.
-    pub fn read_by_key(&mut self, node: u32, hash_of: HashOfEntry) {
+    pub fn read_by_key(&mut self, stage: StageIx, hash_of: HashOfEntry) {
         if self.backend.has_small_values() {
-            self.by_key.insert(node, hash_of);
+            self.by_key.insert(stage, hash_of);
         }
     }
 
     /// Returns true if runs of a stage have an index of keys.
     #[must_use]
-    pub fn reads_by_key(&self, node: u32) -> bool {
-        self.by_key.contains_key(&node)
+    pub fn reads_by_key(&self, stage: StageIx) -> bool {
+        self.by_key.contains_key(&stage)
     }
 }
 
@@ -232,7 +233,7 @@ fn entry(backend: &dyn Backend, run: &RunRef, at: u64) -> Result<Vec<u8>, Checkp
 pub struct KeyReader {
     looker: CheckpointReader,
     stage: String,
-    slice: u32,
+    slice: SliceId,
     /// The indexes of the runs that were read last.
     known: Vec<KeyIndex>,
 }
@@ -241,7 +242,8 @@ impl KeyReader {
     /// Opens the reader of a slice; none if one of its runs has no index.
     pub(super) fn open(
         looker: &CheckpointReader,
-        (stage, slice): (&str, u32),
+        stage: &str,
+        slice: SliceId,
     ) -> Result<Option<Self>, CheckpointError> {
         let mut keys =
             Self { looker: looker.clone(), stage: stage.to_owned(), slice, known: Vec::new() };

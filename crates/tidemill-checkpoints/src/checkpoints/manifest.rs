@@ -4,7 +4,7 @@ use super::CheckpointError;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use tidemill_state::SavedError;
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId, StageIx};
 
 /// The most bytes of a run under one key, which are committed at once. Other syncs on that disk,
 /// such as the ledger's, wait for no more than that.
@@ -37,7 +37,7 @@ pub struct SavedSource {
     /// The source's name.
     pub name: String,
     /// The slice.
-    pub slice: u32,
+    pub slice: SliceId,
     /// Its position.
     pub position: u64,
     /// Its watermark.
@@ -75,8 +75,8 @@ pub struct SavedSink {
 pub struct RunRef {
     /// The checkpoint that wrote it.
     pub(super) checkpoint: u64,
-    pub(super) node: u32,
-    pub(super) slice: u32,
+    pub(super) stage: StageIx,
+    pub(super) slice: SliceId,
     /// Its number among the runs that the checkpoint wrote of the slice, from 0.
     pub(super) nth: u32,
     /// Its length in bytes.
@@ -93,8 +93,8 @@ pub struct RunRef {
 #[cfg_attr(test, derive(Serialize))]
 struct RunWithoutIndex {
     checkpoint: u64,
-    node: u32,
-    slice: u32,
+    stage: StageIx,
+    slice: SliceId,
     nth: u32,
     bytes: u64,
     part_bytes: u32,
@@ -105,8 +105,8 @@ struct RunWithoutIndex {
 #[cfg_attr(test, derive(Serialize))]
 struct RunOfOneSize {
     checkpoint: u64,
-    node: u32,
-    slice: u32,
+    stage: StageIx,
+    slice: SliceId,
     nth: u32,
     bytes: u64,
 }
@@ -176,8 +176,8 @@ impl RunRef {
     pub(super) fn key(&self, part: u64) -> [u8; 25] {
         let mut key = [0; 25];
         key[..9].copy_from_slice(&runs_prefix(self.checkpoint));
-        key[9..13].copy_from_slice(&self.node.to_be_bytes());
-        key[13..17].copy_from_slice(&self.slice.to_be_bytes());
+        key[9..13].copy_from_slice(&self.stage.0.to_be_bytes());
+        key[13..17].copy_from_slice(&self.slice.0.to_be_bytes());
         key[17..21].copy_from_slice(&self.nth.to_be_bytes());
         key[21..].copy_from_slice(&(part as u32).to_be_bytes());
         key
@@ -238,16 +238,16 @@ impl Manifest {
 
 impl From<RunWithoutIndex> for RunRef {
     fn from(run: RunWithoutIndex) -> Self {
-        let RunWithoutIndex { checkpoint, node, slice, nth, bytes, part_bytes } = run;
-        Self { checkpoint, node, slice, nth, bytes, part_bytes, index_bytes: 0 }
+        let RunWithoutIndex { checkpoint, stage, slice, nth, bytes, part_bytes } = run;
+        Self { checkpoint, stage, slice, nth, bytes, part_bytes, index_bytes: 0 }
     }
 }
 
 impl From<RunOfOneSize> for RunRef {
     fn from(run: RunOfOneSize) -> Self {
-        let RunOfOneSize { checkpoint, node, slice, nth, bytes } = run;
+        let RunOfOneSize { checkpoint, stage, slice, nth, bytes } = run;
         let part_bytes = PART_BYTES as u32;
-        RunWithoutIndex { checkpoint, node, slice, nth, bytes, part_bytes }.into()
+        RunWithoutIndex { checkpoint, stage, slice, nth, bytes, part_bytes }.into()
     }
 }
 
@@ -275,8 +275,8 @@ pub(super) mod tests {
     /// As a build wrote it that knew no index of keys.
     pub(in super::super) fn encode_without_index(manifest: &Manifest) -> Vec<u8> {
         let run = |run: &RunRef| {
-            let RunRef { checkpoint, node, slice, nth, bytes, part_bytes, .. } = *run;
-            RunWithoutIndex { checkpoint, node, slice, nth, bytes, part_bytes }
+            let RunRef { checkpoint, stage, slice, nth, bytes, part_bytes, .. } = *run;
+            RunWithoutIndex { checkpoint, stage, slice, nth, bytes, part_bytes }
         };
         encode_as(manifest, VERSION_WITHOUT_INDEX, run)
     }
@@ -284,8 +284,8 @@ pub(super) mod tests {
     /// As a build wrote it that knew no other version than the second.
     pub(in super::super) fn encode_of_one_size(manifest: &Manifest) -> Vec<u8> {
         let run = |run: &RunRef| {
-            let RunRef { checkpoint, node, slice, nth, bytes, .. } = *run;
-            RunOfOneSize { checkpoint, node, slice, nth, bytes }
+            let RunRef { checkpoint, stage, slice, nth, bytes, .. } = *run;
+            RunOfOneSize { checkpoint, stage, slice, nth, bytes }
         };
         encode_as(manifest, VERSION_OF_ONE_SIZE, run)
     }

@@ -2,9 +2,10 @@
 
 use super::{CheckpointError, Checkpoints, Manifest, manifest::OVER_KEY};
 use crate::WriteBatch;
+use tidemill_types::{SliceId, SliceKey, StageIx};
 
 impl Checkpoints {
-    /// Resumes the job from a checkpoint. `node_of` maps the names of stages to stages of the job's
+    /// Resumes the job from a checkpoint. `stage_of` maps the names of stages to stages of the job's
     /// graph; the runs of other stages are dropped. Durable with [`Self::confirm`].
     ///
     /// # Errors
@@ -12,13 +13,13 @@ impl Checkpoints {
     pub fn go_on(
         &mut self,
         number: u64,
-        node_of: impl Fn(&str) -> Option<u32>,
+        stage_of: impl Fn(&str) -> Option<StageIx>,
     ) -> Result<(), CheckpointError> {
         let manifest = self.complete.get(&number).ok_or(CheckpointError::Unknown(number))?;
         for stage in &manifest.stages {
-            let Some(node) = node_of(&stage.name) else { continue };
+            let Some(of_job) = stage_of(&stage.name) else { continue };
             for (slice, runs) in (0..).zip(&stage.slices).filter(|(_, runs)| !runs.is_empty()) {
-                self.chains.insert((node, slice), runs.clone());
+                self.chains.insert(SliceKey::new(of_job, SliceId(slice)), runs.clone());
             }
         }
         self.chosen = Some(number);
@@ -33,10 +34,10 @@ impl Checkpoints {
     pub fn begin_from(
         &mut self,
         number: u64,
-        node_of: impl Fn(&str) -> Option<u32>,
+        stage_of: impl Fn(&str) -> Option<StageIx>,
     ) -> Result<(), CheckpointError> {
         self.anew = true;
-        self.go_on(number, node_of)
+        self.go_on(number, stage_of)
     }
 
     /// Makes the choice of [`Self::go_on`] durable, or begins anew without one. Deletes checkpoints

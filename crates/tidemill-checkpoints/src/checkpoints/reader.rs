@@ -15,6 +15,7 @@ use super::{CheckpointError, Manifest, RunRef};
 use crate::Backend;
 use std::{collections::BTreeMap, sync::Arc};
 use tidemill_env::sync::{Mutex, MutexGuard, PoisonError};
+use tidemill_types::SliceId;
 
 /// The state that readers and the deletion of old checkpoints share.
 #[derive(Default)]
@@ -83,7 +84,7 @@ impl CheckpointReader {
 
     /// A reader of single rows of a slice, from the newest checkpoint at the time of each call.
     #[must_use]
-    pub fn rows_of(&self, stage: &str, slice: u32) -> RowReader {
+    pub fn rows_of(&self, stage: &str, slice: SliceId) -> RowReader {
         RowReader::new(self.clone(), stage, slice)
     }
 
@@ -94,9 +95,10 @@ impl CheckpointReader {
     /// There is no checkpoint, or an error of the backend.
     pub fn keys_of(
         &self,
-        (stage, slice): (&str, u32),
+        stage: &str,
+        slice: SliceId,
     ) -> Result<Option<KeyReader>, CheckpointError> {
-        KeyReader::open(self, (stage, slice))
+        KeyReader::open(self, stage, slice)
     }
 
     /// The index of a run, which is read for it if the index is not known.
@@ -128,9 +130,9 @@ impl PinnedCheckpoint {
 
     /// The runs of a slice, the oldest first; empty if there is no such slice.
     #[must_use]
-    pub fn chain(&self, stage: &str, slice: u32) -> &[RunRef] {
+    pub fn chain(&self, stage: &str, slice: SliceId) -> &[RunRef] {
         let stage = self.manifest.stages.iter().find(|it| it.name == stage);
-        stage.and_then(|it| it.slices.get(slice as usize)).map_or(&[], Vec::as_slice)
+        stage.and_then(|it| it.slices.get(slice.index())).map_or(&[], Vec::as_slice)
     }
 
     /// The given runs of a slice, to be read.

@@ -14,6 +14,7 @@ use crate::Backend;
 use tidemill_state::SavedError;
 use tidemill_state::delta::{ByteReader, RowForm, RunEntries};
 use tidemill_state::structure::{ReadError, ReadRows};
+use tidemill_types::{SliceId, StageIx};
 
 /// The least bytes between two indexed entries.
 const SPACING: usize = 8 << 10;
@@ -23,8 +24,8 @@ const KEY_BYTES: usize = 5;
 impl Checkpoints {
     /// Indexes the rows of all later runs of a stage, so that [`CheckpointReader::rows_of`] reads
     /// them at little cost.
-    pub fn read_by_row(&mut self, node: u32) {
-        self.by_row.insert(node);
+    pub fn read_by_row(&mut self, stage: StageIx) {
+        self.by_row.insert(stage);
     }
 }
 
@@ -140,11 +141,11 @@ impl RowIndex {
 pub struct RowReader {
     looker: CheckpointReader,
     stage: String,
-    slice: u32,
+    slice: SliceId,
 }
 
 impl RowReader {
-    pub(super) fn new(looker: CheckpointReader, stage: &str, slice: u32) -> Self {
+    pub(super) fn new(looker: CheckpointReader, stage: &str, slice: SliceId) -> Self {
         Self { looker, stage: stage.to_owned(), slice }
     }
 

@@ -22,6 +22,7 @@ use crate::WriteBatch;
 use std::{collections::BTreeSet, ops::Range};
 use tidemill_state::delta::{self, Prefix, RunSink};
 use tidemill_state::{Delta, SavedError};
+use tidemill_types::{SliceKey, StageIx};
 
 /// The bytes of changes per byte of the first run, at which runs are merged.
 const CHANGES_PER_STATE: u64 = 2;
@@ -44,28 +45,25 @@ impl Checkpoints {
     ///
     /// # Panics
     /// Panics if no checkpoint was begun.
-    pub fn put_changes(
-        &mut self,
-        (node, slice): (u32, u32),
-        changes: &mut Delta,
-    ) -> Result<u64, SavedError> {
+    pub fn put_changes(&mut self, slice: SliceKey, changes: &mut Delta) -> Result<u64, SavedError> {
+        let stage = slice.stage;
         let number = self.begun.expect("a checkpoint was begun");
-        let may_have_forms = self.may_have_forms(node);
+        let may_have_forms = self.may_have_forms(stage);
         let run_bytes = changes.run_bytes(may_have_forms)?;
         if changes.clears_all() {
-            self.supersede((node, slice), number);
+            self.supersede(slice, number);
         } else {
-            self.merge_if_long((node, slice), number);
+            self.merge_if_long(slice, number);
         }
-        if self.by_row.contains(&node) || self.by_key.contains_key(&node) {
+        if self.by_row.contains(&stage) || self.by_key.contains_key(&stage) {
             let mut run = std::mem::take(&mut self.run);
             run.clear();
             run.reserve(run_bytes);
             changes.write_run(may_have_forms, &mut self.order, &mut run);
-            self.add((node, slice), number, &run);
+            self.add(slice, number, &run);
             self.run = run;
         } else {
-            let run = self.named_next((node, slice), number, (run_bytes, PART_BYTES, 0));
+            let run = self.named_next(slice, number, (run_bytes, PART_BYTES, 0));
             let mut parts = RunParts::new(&mut self.batch, run);
             changes.write_run(may_have_forms, &mut self.order, &mut parts);
         }
@@ -74,7 +72,7 @@ impl Checkpoints {
 
     /// As [`Self::put_changes`], of a run.
     #[cfg(test)]
-    pub(crate) fn put(&mut self, of: (u32, u32), run: &[u8]) -> Result<(), CheckpointError> {
+    pub(crate) fn put(&mut self, of: SliceKey, run: &[u8]) -> Result<(), CheckpointError> {
         let number = self.begun.expect("a checkpoint was begun");
         self.merge_if_long(of, number);
         self.add(of, number, run);
@@ -99,46 +97,46 @@ impl Checkpoints {
     }
 
     /// Returns true if the runs of a stage may have forms: their entries are not read one by one.
-    fn may_have_forms(&self, node: u32) -> bool {
-        !self.by_key.contains_key(&node)
+    fn may_have_forms(&self, stage: StageIx) -> bool {
+        !self.by_key.contains_key(&stage)
     }
 
     /// Drops the runs of a slice that earlier checkpoints wrote.
-    fn supersede(&mut self, of: (u32, u32), number: u64) {
+    fn supersede(&mut self, of: SliceKey, number: u64) {
         if let Some(chain) = self.chains.get_mut(&of) {
             self.unnamed.extend(chain.extract_if(.., |run| run.checkpoint != number));
         }
     }
 
     /// Merges the runs of a slice, before the first run of a checkpoint, if they are many.
-    fn merge_if_long(&mut self, (node, slice): (u32, u32), number: u64) {
-        let chain = self.chains.get(&(node, slice)).map_or(&[][..], Vec::as_slice);
+    fn merge_if_long(&mut self, slice: SliceKey, number: u64) {
+        let chain = self.chains.get(&slice).map_or(&[][..], Vec::as_slice);
         if !is_long(chain, number) {
             return;
         }
         // What cannot be read now is not lost: the chain is longer, and it is tried again.
-        let may_have_forms = self.may_have_forms(node);
+        let may_have_forms = self.may_have_forms(slice.stage);
         let merged = self.named(chain).read().ok().and_then(|it| {
             let runs = it.get();
             if may_have_forms { delta::merge(&runs) } else { delta::merge_plain(&runs) }.ok()
         });
         if let Some(merged) = merged {
-            let merged_away = self.chains.remove(&(node, slice)).unwrap_or_default();
+            let merged_away = self.chains.remove(&slice).unwrap_or_default();
             self.unnamed.extend(merged_away);
-            self.add((node, slice), number, &merged);
+            self.add(slice, number, &merged);
         }
     }
 
     /// Adds a whole run to the batch.
-    fn add(&mut self, (node, slice): (u32, u32), checkpoint: u64, run: &[u8]) {
-        let is_by_row = self.by_row.contains(&node);
-        let hash_of = self.by_key.get(&node);
+    fn add(&mut self, slice: SliceKey, checkpoint: u64, run: &[u8]) {
+        let is_by_row = self.by_row.contains(&slice.stage);
+        let hash_of = self.by_key.get(&slice.stage);
         let part = if is_by_row || hash_of.is_some() { FINE_PART_BYTES } else { PART_BYTES };
         // What cannot be read says so when somebody needs it.
         let index = hash_of.and_then(|hash_of| key_index::index_of(run, &**hash_of).ok().flatten());
         let index = index.unwrap_or_default();
         let sizes = (run.len(), part, index.len());
-        let named = self.named_next((node, slice), checkpoint, sizes);
+        let named = self.named_next(slice, checkpoint, sizes);
         if is_by_row && let Ok(index) = RowIndex::of(run) {
             reader::lock(&self.shared).index(named, index);
         }
@@ -151,15 +149,16 @@ impl Checkpoints {
     /// bytes.
     fn named_next(
         &mut self,
-        (node, slice): (u32, u32),
+        slice: SliceKey,
         checkpoint: u64,
         (bytes, part_bytes, index_bytes): (usize, usize, usize),
     ) -> RunRef {
-        let chain = self.chains.entry((node, slice)).or_default();
+        let chain = self.chains.entry(slice).or_default();
         let nth = chain.iter().filter(|it| it.checkpoint == checkpoint).count() as u32;
         let (bytes, index_bytes) = (bytes as u64, index_bytes as u64);
         let part_bytes = part_bytes as u32;
-        let run = RunRef { checkpoint, node, slice, nth, bytes, part_bytes, index_bytes };
+        let SliceKey { stage, slice } = slice;
+        let run = RunRef { checkpoint, stage, slice, nth, bytes, part_bytes, index_bytes };
         chain.push(run);
         run
     }

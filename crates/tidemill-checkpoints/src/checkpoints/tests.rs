@@ -13,6 +13,7 @@ type Slice = Map<u32, Vec<u8>>;
 type Model = BTreeMap<u32, Vec<u8>>;
 
 const SLICES: u32 = 3;
+const STAGE: StageIx = StageIx(7);
 
 /// Slices of one stage, and what each held at every checkpoint.
 struct Work {
@@ -65,7 +66,7 @@ fn manifest(checkpoints: &Checkpoints, (number, cycle): (u64, Cycle)) -> Manifes
         name: "stage".to_owned(),
         does: "work".to_owned(),
         watermark: Micros(cycle.0 as i64),
-        slices: checkpoints.chains(7, SLICES),
+        slices: checkpoints.chains(STAGE, SLICES),
     };
     Manifest {
         number,
@@ -89,7 +90,7 @@ fn checkpoint(
     let number = checkpoints.begin()?;
     for (slice, state) in (0..).zip(&mut work.slices) {
         for run in Work::runs(state) {
-            checkpoints.put((7, slice), &run)?;
+            checkpoints.put(SliceKey::new(STAGE, SliceId(slice)), &run)?;
         }
     }
     checkpoints.complete(manifest(checkpoints, (number, cycle)))
@@ -114,7 +115,7 @@ fn gone_on(backend: &Arc<dyn Backend>) -> (Checkpoints, Option<Arc<Manifest>>) {
     let mut checkpoints = Checkpoints::open(Arc::clone(backend)).unwrap();
     let newest = checkpoints.newest().cloned();
     if let Some(newest) = &newest {
-        checkpoints.go_on(newest.number, |_| Some(7)).unwrap();
+        checkpoints.go_on(newest.number, |_| Some(STAGE)).unwrap();
     }
     (checkpoints, newest)
 }
@@ -247,7 +248,10 @@ fn row_15_a_checkpoint_that_could_not_be_written_is_written_later() {
                 break;
             }
             for (slice, runs) in (0..).zip(runs) {
-                outcomes.extend(runs.iter().map(|run| checkpoints.put((7, slice), run)));
+                outcomes.extend(
+                    runs.iter()
+                        .map(|run| checkpoints.put(SliceKey::new(STAGE, SliceId(slice)), run)),
+                );
             }
             let manifest = manifest(&checkpoints, (given, Cycle(number)));
             outcomes.push(checkpoints.complete(manifest.clone()));
@@ -309,7 +313,9 @@ fn what_cannot_be_deleted_is_asked_for_once_in_each_try() {
     checkpoints.begin().unwrap();
     work.change(6);
     for (slice, state) in (0..).zip(&mut work.slices) {
-        Work::runs(state).iter().for_each(|run| checkpoints.put((7, slice), run).unwrap());
+        Work::runs(state)
+            .iter()
+            .for_each(|run| checkpoints.put(SliceKey::new(STAGE, SliceId(slice)), run).unwrap());
     }
     checkpoints.flush().unwrap();
     drop(checkpoints);
@@ -398,7 +404,7 @@ fn what_is_restored_is_the_newest_then() {
         sim.disk.fail_after(operations);
         let outcome = (|| -> Result<(), CheckpointError> {
             let mut checkpoints = Checkpoints::open(indexed(&process)?)?;
-            checkpoints.go_on(2, |_| Some(7))?;
+            checkpoints.go_on(2, |_| Some(STAGE))?;
             checkpoints.confirm()
         })();
         sim.disk.power_cut();
@@ -444,7 +450,7 @@ fn a_life_that_begins_with_a_checkpoint_knows_those_of_the_life_before() {
         let from = if operations % 2 == 0 { 4 } else { 5 };
         let outcome = (|| -> Result<(), CheckpointError> {
             let mut checkpoints = Checkpoints::open(indexed(&process)?)?;
-            checkpoints.begin_from(from, |_| Some(7))?;
+            checkpoints.begin_from(from, |_| Some(STAGE))?;
             checkpoints.confirm()?;
             assert_eq!(checkpoints.floor(), Cycle(from), "others are of the life before");
             Ok(())
@@ -598,9 +604,10 @@ fn single_rows_are_read_as_they_are_in_the_newest() {
     let sim = World::simulated(3);
     let backend = indexed(&sim.world).expect("it can be opened");
     let (mut checkpoints, _) = gone_on(&backend);
-    checkpoints.read_by_row(7);
+    checkpoints.read_by_row(STAGE);
     let (mut work, looker, mut random) = (Work::new(), checkpoints.looker(), Random::new(5));
-    let rows: Vec<RowReader> = (0..SLICES).map(|slice| looker.rows_of("stage", slice)).collect();
+    let rows: Vec<RowReader> =
+        (0..SLICES).map(|slice| looker.rows_of("stage", SliceId(slice))).collect();
     let first = rows[0].read_row(&[0; 5]);
     assert!(matches!(first, Err(CheckpointError::None)), "{first:?}");
     for cycle in 1..16 {
@@ -627,7 +634,7 @@ fn single_rows_are_read_as_they_are_in_the_newest() {
             })
             .unwrap();
             assert_eq!(all.len(), work.models[slice].len());
-            let of_again = again.rows_of("stage", slice as u32);
+            let of_again = again.rows_of("stage", SliceId::at(slice));
             for (key, value) in all.into_iter().filter(|_| random.below(8) == 0) {
                 for rows in [&rows[slice], &of_again] {
                     let read = ReadRows::read(rows, &key).expect("it is there");
@@ -671,9 +678,9 @@ fn what_is_written_as_a_whole_takes_the_place_of_what_was_written_before() {
         for key in [number, number + 1] {
             delta.put_with(&[0, key], |out| out.push(number));
             model.insert(vec![0, key], vec![number]);
-            checkpoints.put_changes((7, 0), &mut delta).unwrap();
+            checkpoints.put_changes(SliceKey::new(STAGE, SliceId(0)), &mut delta).unwrap();
         }
-        let chain = checkpoints.chains(7, SLICES).remove(0);
+        let chain = checkpoints.chains(STAGE, SLICES).remove(0);
         let first = if is_whole { number } else { (number / 3 * 3).max(1) };
         let generations: BTreeSet<u64> = chain.iter().map(|run| run.checkpoint).collect();
         let wanted = u64::from(first)..=u64::from(number);

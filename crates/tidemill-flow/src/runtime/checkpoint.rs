@@ -38,7 +38,7 @@ use tidemill_env::sync::{
     mpsc::{self, Sender},
 };
 use tidemill_state::Delta;
-use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
+use tidemill_types::{Cycle, Micros, SliceKey, StageIx};
 use uncoordinated::{Gate, Uncoordinated};
 
 /// Bytes that may wait for the thread before lanes pause writing out.
@@ -176,7 +176,7 @@ impl Checkpointer {
         (cycle, time): (Cycle, Micros),
         saved: SavedSource,
     ) {
-        let slice = SliceKey::new(stage, SliceId(saved.slice));
+        let slice = SliceKey::new(stage, saved.slice);
         let mut arrived = self.arrived();
         if saved.ended {
             arrived.ended.insert(slice, (cycle, saved.clone()));

@@ -107,7 +107,7 @@ impl KeyReads {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*found, KeyIndex::Unknown) {
             // What is wrong with an index is no reason not to read what it is of.
-            let opened = self.looker.keys_of((&self.stage, slice.0));
+            let opened = self.looker.keys_of(&self.stage, slice);
             let keys = opened.unwrap_or_else(|error| {
                 let stage = &self.stage;
                 tracing::warn!(stage, %slice, %error, "a slice cannot be read by its keys");
@@ -143,7 +143,7 @@ impl KeyReads {
         read: &mut LoadedRuns,
     ) -> Result<(), CheckpointError> {
         let pinned = self.looker.pin(None)?;
-        pinned.named(pinned.chain(&self.stage, slice.0)).read_into(read)
+        pinned.named(pinned.chain(&self.stage, slice)).read_into(read)
     }
 }
 

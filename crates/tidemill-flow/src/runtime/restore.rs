@@ -55,7 +55,7 @@ impl ResumePoint {
         let mut before = Self { cycle, time, letters, ..Self::default() };
         for saved in &manifest.sources {
             let stage = stage_named(plan, &saved.name, |work| matches!(work, Work::Source { .. }))?;
-            before.sources.insert(SliceKey::new(stage, SliceId(saved.slice)), saved.clone());
+            before.sources.insert(SliceKey::new(stage, saved.slice), saved.clone());
         }
         for saved in &manifest.stages {
             let keeps_something = saved.slices.iter().any(|runs| !runs.is_empty());
@@ -131,7 +131,7 @@ impl ResumePoint {
                 let said = recorded.watermarks.get(&(*cycle, slice)).copied();
                 let saved = SavedSource {
                     name: plan[slice.stage].name.clone(),
-                    slice: cut.slice,
+                    slice: SliceId(cut.slice),
                     position: cut.position,
                     watermark: said.or(before).unwrap_or(Micros::MIN),
                     ended: cut.ended,
@@ -346,7 +346,7 @@ fn saved_rows(
     of.ttl?;
     let stages = plan.stages.iter().filter(|it| matches!(it.work, Work::Operator { .. }));
     let slices = stages.map(|it| u64::from(it.slices)).sum();
-    let rows = checkpoints.looker().rows_of(&of.name, slice.slice.0);
+    let rows = checkpoints.looker().rows_of(&of.name, slice.slice);
     let rows = RetriedRows { stage: slice.stage, rows, running: Arc::clone(running) };
     let most = plan.budget.restored_bytes_max(slices);
     Some(SavedRows::new(Arc::new(rows), Arc::clone(&of.count.expiry), most))
@@ -363,11 +363,11 @@ pub(crate) fn index_saves(
     let of = &plan[stage];
     let Work::Operator { factory } = &of.work else { return };
     if of.ttl.is_some() {
-        checkpoints.read_by_row(stage.0);
+        checkpoints.read_by_row(stage);
     } else if recovery != Recovery::Eager
         && let Some(hash_of) = factory.hash_of_entry()
     {
-        checkpoints.read_by_key(stage.0, hash_of);
+        checkpoints.read_by_key(stage, hash_of);
     }
 }
 
@@ -388,9 +388,11 @@ pub(crate) fn slice_slots(
         let rows = checkpoints
             .and_then(|it| saved_rows(plan, it, SliceKey::new(stage, SliceId(slice)), running));
         let of = &plan[stage];
-        let runs = checkpoints.filter(|_| goes_on).map(|it| it.runs_of(stage.0, slice));
+        let runs = checkpoints
+            .filter(|_| goes_on)
+            .map(|it| it.runs_of(SliceKey::new(stage, SliceId(slice))));
         if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
-            let reading = checkpoints.filter(|it| it.reads_by_key(stage.0));
+            let reading = checkpoints.filter(|it| it.reads_by_key(stage));
             let looker = reading.map(Checkpoints::looker);
             let by_key = looker.map(|looker| {
                 KeyReads::new(looker, &of.name, SliceId(slice), &runs, &of.count.read_keys)

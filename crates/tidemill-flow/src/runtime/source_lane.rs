@@ -430,7 +430,7 @@ impl SourceLane {
         if ended || job.checkpointer.is_at(cycle) {
             let saved = SavedSource {
                 name: job.plan[lane.stage].name.clone(),
-                slice: lane.slices.start,
+                slice: SliceId(lane.slices.start),
                 position: position.0,
                 watermark,
                 ended,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::{collections::BTreeMap, path::Path};
 use tidemill_env::{Random, World};
 use tidemill_state::Delta;
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceKey};
 
 /// The part of a row's key before its number, and the row.
 type At = (u8, u32);
@@ -46,13 +46,13 @@ fn put(delta: &mut Delta, (part, row): At, (key, more): &(u64, Vec<u8>)) {
 fn checkpoint(checkpoints: &mut Checkpoints, runs: &[Vec<u8>]) {
     let number = checkpoints.begin().expect("it can be written");
     for run in runs {
-        checkpoints.put((7, 0), run).expect("it can be written");
+        checkpoints.put(SliceKey::new(StageIx(7), SliceId(0)), run).expect("it can be written");
     }
     let stage = SavedStage {
         name: "stage".to_owned(),
         does: String::new(),
         watermark: Micros(0),
-        slices: checkpoints.chains(7, 1),
+        slices: checkpoints.chains(StageIx(7), 1),
     };
     let manifest = Manifest {
         number,
@@ -90,7 +90,7 @@ fn a_key_is_found_as_the_newest_checkpoint_has_it() {
     let backend = world_with(&sim.world);
     let mut checkpoints = Checkpoints::open(Arc::clone(&backend)).expect("it can be opened");
     let looker = checkpoints.looker();
-    checkpoints.read_by_key(7, hash_of_entry());
+    checkpoints.read_by_key(StageIx(7), hash_of_entry());
     let (mut model, mut random) = (Model::new(), Random::new(9));
     let mut kept: Option<KeyReader> = None;
     // Beyond the number of checkpoints that runs of a slice come from: they are merged on the way.
@@ -128,7 +128,7 @@ fn a_key_is_found_as_the_newest_checkpoint_has_it() {
             continue;
         }
         let open = |looker: &CheckpointReader| {
-            KeyReader::open(looker, ("stage", 0)).expect("it can be read").expect("an index")
+            KeyReader::open(looker, "stage", SliceId(0)).expect("it can be read").expect("an index")
         };
         // Who looked before sees what is newer; and another process finds out where rows are.
         let kept = kept.get_or_insert_with(|| open(&looker));
@@ -173,12 +173,12 @@ fn what_cannot_be_looked_for_by_key_has_no_index() {
     let mut checkpoints = Checkpoints::open(Arc::clone(&backend)).expect("it can be opened");
     let looker = checkpoints.looker();
     let entry = |row| run(&|delta| put(delta, (0, row), &(5, Vec::new())));
-    assert!(matches!(KeyReader::open(&looker, ("stage", 0)), Err(CheckpointError::None)));
+    assert!(matches!(KeyReader::open(&looker, "stage", SliceId(0)), Err(CheckpointError::None)));
     checkpoint(&mut checkpoints, &[entry(1)]);
-    checkpoints.read_by_key(7, hash_of_entry());
+    checkpoints.read_by_key(StageIx(7), hash_of_entry());
     checkpoint(&mut checkpoints, &[entry(2)]);
     for slice in [0, 1] {
-        let opened = KeyReader::open(&looker, ("stage", slice)).expect("it can be read");
+        let opened = KeyReader::open(&looker, "stage", SliceId(slice)).expect("it can be read");
         assert!(opened.is_none(), "slice {slice}");
     }
 }
@@ -204,8 +204,8 @@ proptest! {
         let backend = world_with(&sim.world);
         let named = RunRef {
             checkpoint: 1,
-            node: 7,
-            slice: 0,
+            stage: StageIx(7),
+            slice: SliceId(0),
             nth: 0,
             bytes: run.len() as u64,
             part_bytes: 1 << 10,

@@ -6,6 +6,7 @@ use crate::{Backend, FileBackend, IndexedBackend};
 use proptest::prelude::*;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 use tidemill_env::{SimWorld, World};
+use tidemill_types::SliceId;
 
 /// Keys behind prefixes, each with its value; none: it is deleted.
 type Changes = BTreeMap<(Vec<u8>, Vec<u8>), Option<Vec<u8>>>;
@@ -110,7 +111,7 @@ proptest! {
         for (nth, (changes, cleared, part_bytes)) in (0..).zip(&all) {
             let run_bytes = delta_of(changes, cleared).run_bytes(true).unwrap();
             let (bytes, part_bytes) = (run_bytes as u64, *part_bytes);
-            let run = RunRef { checkpoint: 3, node: 1, slice: 2, nth, bytes, part_bytes, index_bytes: 0 };
+            let run = RunRef { checkpoint: 3, stage: StageIx(1), slice: SliceId(2), nth, bytes, part_bytes, index_bytes: 0 };
             let mut parts = RunParts::new(&mut batch, run);
             let mut delta = delta_of(changes, cleared);
             prop_assert_eq!(delta.run_bytes(true).unwrap(), run_bytes);
@@ -139,8 +140,8 @@ fn opened(sim: &SimWorld) -> Arc<dyn Backend> {
 /// Plain slices, one whose rows are read one by one, and one whose keys are.
 fn read_in_all_ways(backend: &Arc<dyn Backend>) -> Checkpoints {
     let mut checkpoints = Checkpoints::open(Arc::clone(backend)).unwrap();
-    checkpoints.read_by_row(1);
-    checkpoints.read_by_key(2, Arc::new(|value| value.first().map(|it| u64::from(*it))));
+    checkpoints.read_by_row(StageIx(1));
+    checkpoints.read_by_key(StageIx(2), Arc::new(|value| value.first().map(|it| u64::from(*it))));
     checkpoints
 }
 
@@ -154,7 +155,8 @@ fn what_changed_is_put_as_the_run_that_it_is() {
         for number in 1..12 {
             assert_eq!(deltas.begin().unwrap(), runs.begin().unwrap());
             for piece in 0..random.below(6) as u8 {
-                let (node, slice) = (random.below(3) as u32, random.below(2) as u32);
+                let stage = StageIx(random.below(3) as u32);
+                let slice = SliceKey::new(stage, SliceId(random.below(2) as u32));
                 // Some are longer than a part.
                 let most = [50, 900_000][usize::from(random.below(6) == 0)];
                 let rows = 1 + random.below(12) as u8;
@@ -166,16 +168,16 @@ fn what_changed_is_put_as_the_run_that_it_is() {
                 };
                 let changes: Changes = (0..rows).map(entry).collect();
                 // What is looked for by its keys has no forms.
-                let run = run_by_hand(&changes, &[], node != 2);
+                let run = run_by_hand(&changes, &[], stage != StageIx(2));
                 let mut delta = delta_of(&changes, &[]);
-                let put_bytes = deltas.put_changes((node, slice), &mut delta).unwrap();
+                let put_bytes = deltas.put_changes(slice, &mut delta).unwrap();
                 assert_eq!(put_bytes, run.len() as u64);
                 assert!(delta.is_empty());
                 deltas.flush_if_long().unwrap();
-                runs.put((node, slice), &run).unwrap();
+                runs.put(slice, &run).unwrap();
             }
-            for node in 0..3 {
-                assert_eq!(deltas.chains(node, 2), runs.chains(node, 2), "seed {seed}");
+            for stage in (0..3).map(StageIx) {
+                assert_eq!(deltas.chains(stage, 2), runs.chains(stage, 2), "seed {seed}");
             }
             assert_eq!(deltas.batch.changes().count(), runs.batch.changes().count());
             deltas.flush().unwrap();
@@ -197,7 +199,7 @@ fn what_cannot_be_written_is_kept_and_written_later() {
         let put = |checkpoints: &mut Checkpoints, key: u8| {
             let mut delta = Delta::default();
             delta.put_with(&[0, key], |out| out.extend_from_slice(&value));
-            checkpoints.put_changes((0, 0), &mut delta).unwrap();
+            checkpoints.put_changes(SliceKey::default(), &mut delta).unwrap();
             checkpoints.flush_if_long()
         };
         // This operation alone.
@@ -208,7 +210,7 @@ fn what_cannot_be_written_is_kept_and_written_later() {
             assert!(checkpoints.batch.is_empty());
         }
         put(&mut checkpoints, 2).unwrap();
-        let chain = checkpoints.chains(0, 1).remove(0);
+        let chain = checkpoints.chains(StageIx(0), 1).remove(0);
         assert_eq!(chain.len(), 2);
         let (read, mut keys) = (checkpoints.named(&chain).read().unwrap(), Vec::new());
         delta::visit_entries(&read.get(), &mut |key, found| {
@@ -226,11 +228,11 @@ fn what_is_no_run_is_refused_before_any_of_it_is_put() {
     let sim = World::simulated(1);
     let mut checkpoints = read_in_all_ways(&opened(&sim));
     checkpoints.begin().unwrap();
-    for node in 0..3 {
+    for stage in (0..3).map(StageIx) {
         let mut delta = Delta::oversized();
         delta.put_with(&[0, 0, 0, 0, 1], |out| out.push(7));
-        assert!(checkpoints.put_changes((node, 0), &mut delta).is_err());
+        assert!(checkpoints.put_changes(SliceKey::new(stage, SliceId(0)), &mut delta).is_err());
         assert!(checkpoints.batch.is_empty());
-        assert_eq!(checkpoints.chains(node, 1), [Vec::new()]);
+        assert_eq!(checkpoints.chains(stage, 1), [Vec::new()]);
     }
 }

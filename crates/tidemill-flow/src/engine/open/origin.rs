@@ -130,7 +130,7 @@ impl OpenedJob {
         mut checkpoints: Checkpoints,
         from: ResumeFrom,
     ) -> Result<(), StartError> {
-        let stage = |name: &str| restore::stage_of(plan, name).map(|it| it.0);
+        let stage = |name: &str| restore::stage_of(plan, name);
         let chosen = match from {
             ResumeFrom::Start => None,
             ResumeFrom::Newest => self.newest(plan, &checkpoints)?,

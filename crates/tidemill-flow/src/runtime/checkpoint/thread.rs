@@ -246,7 +246,7 @@ pub(super) fn put_until(
         if let Some(SlicePiece { slice, mut delta }) = arrived.pieces.pop_front() {
             drop(arrived);
             checkpointer.waiting.fetch_sub(delta.bytes(), Ordering::Relaxed);
-            match checkpoints.put_changes((slice.stage.0, slice.slice.0), &mut delta) {
+            match checkpoints.put_changes(slice, &mut delta) {
                 Ok(run_bytes) => bytes += run_bytes,
                 Err(error) => {
                     job.fail(job.error_at(slice.stage, at, format!("it cannot be saved: {error}")));
@@ -340,7 +340,7 @@ fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) ->
             name: plan.name.clone(),
             does: factory.does(),
             watermark: arrived.watermarks.get(&stage).copied().unwrap_or(Micros::MAX),
-            slices: checkpoints.chains(stage.0, plan.slices),
+            slices: checkpoints.chains(stage, plan.slices),
         })
     };
     let sink = |(stage, plan): (StageIx, &StagePlan)| {

@@ -1,4 +1,4 @@
-//! Values as servers keep them: with a checksum behind, which is good under their own key only.
+//! The form of values on servers: with a checksum that is valid only under their own key.
 //!
 //! ```text
 //! value │ CRC-32C (4, little endian) of the value, and of the key
@@ -7,10 +7,10 @@
 use bytes::Bytes;
 use tidemill_wire::chunk::crc32c;
 
-/// What stands behind a value, in bytes.
+/// The bytes of the checksum behind a value.
 pub(crate) const SEAL_BYTES: usize = 4;
 
-/// A value with its checksum.
+/// Appends the checksum to a value.
 pub(crate) fn seal(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut sealed = Vec::with_capacity(value.len() + SEAL_BYTES);
     sealed.extend_from_slice(value);
@@ -18,7 +18,7 @@ pub(crate) fn seal(key: &[u8], value: &[u8]) -> Vec<u8> {
     sealed
 }
 
-/// The value, if it is the one that was put under this key.
+/// Removes the checksum; none if it does not fit the value and its key.
 pub(crate) fn unseal(key: &[u8], sealed: &Bytes) -> Option<Bytes> {
     let (value, said) = sealed.split_last_chunk::<SEAL_BYTES>()?;
     (u32::from_le_bytes(*said) == checksum(key, value)).then(|| sealed.slice(..value.len()))

@@ -7,27 +7,27 @@ use std::{env, time::Duration};
 use tidemill_checkpoints::BackendError;
 use tidemill_types::job::{RedisSpec, shown};
 
-/// How long making a connection may take, if a request may take that long.
+/// The time limit of a connection attempt, if a request may take that long.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A connection, now and then.
-pub(super) struct Link {
-    /// The server, and where on it.
+/// A connection that is opened when it is needed.
+pub(super) struct RedisConnection {
+    /// The server and the place on it.
     place: String,
     client: Client,
     timeout: Duration,
-    open: Option<Open>,
-    /// What was said of the server's settings: it is said once.
+    open: Option<OpenConnection>,
+    /// The last warning about the server's settings, which is logged once.
     said: Vec<String>,
 }
 
-struct Open {
+struct OpenConnection {
     connection: Connection,
     durability: Durability,
 }
 
-impl Link {
-    /// Looks at the address. What is kept is under `under`.
+impl RedisConnection {
+    /// Parses the address. All names begin with `under`.
     pub(super) fn new(spec: &RedisSpec, under: &str) -> Result<Self, BackendError> {
         let place = format!("{}, keys {under}:*", shown(&spec.url));
         let refuse = |error: RedisError| BackendError::Refused {
@@ -56,8 +56,8 @@ impl Link {
         &self.place
     }
 
-    /// Asks, and takes the answers. A connection that turns out to be dead is made anew once: what
-    /// is asked may be asked twice.
+    /// Sends commands and returns the answers. Reopens a dead connection and repeats the commands
+    /// once: all commands here may be sent twice.
     pub(super) fn ask<T: FromRedisValue>(&mut self, what: &Pipeline) -> Result<T, BackendError> {
         let was_open = self.open.is_some();
         let first = self.try_ask(what);
@@ -76,9 +76,11 @@ impl Link {
         self.try_ask(what).map_err(|error| self.told(&error))
     }
 
-    /// Makes durable what was answered on this connection, as far as the server can.
+    /// Makes acknowledged writes of this connection durable, as far as the server can.
     pub(super) fn sync(&mut self) -> Result<(), BackendError> {
-        let Some(Open { durability: Durability::Wait, .. }) = self.open else { return Ok(()) };
+        let Some(OpenConnection { durability: Durability::Wait, .. }) = self.open else {
+            return Ok(());
+        };
         let mut wait = redis::pipe();
         wait.cmd("WAITAOF").arg(1).arg(0).arg(self.timeout.as_millis() as u64);
         let ((local, _),): ((u64, u64),) = self.ask_once(&wait)?;
@@ -104,7 +106,7 @@ impl Link {
         answer
     }
 
-    fn connect(&mut self) -> Result<Open, RedisError> {
+    fn connect(&mut self) -> Result<OpenConnection, RedisError> {
         let mut connection = self.client.get_connection_with_timeout(CONNECT.min(self.timeout))?;
         connection.set_read_timeout(Some(self.timeout))?;
         connection.set_write_timeout(Some(self.timeout))?;
@@ -115,7 +117,7 @@ impl Link {
                 self.said.push(warning);
             }
         }
-        Ok(Open { connection, durability })
+        Ok(OpenConnection { connection, durability })
     }
 
     fn told(&self, error: &RedisError) -> BackendError {
