@@ -43,7 +43,7 @@ pub struct AggregateError {
 
 /// The representation of an argument's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Held {
+pub(crate) enum NumberKind {
     Int,
     /// Decimals, and unsigned numbers of 64 bits: whole numbers of 128.
     Wide,
@@ -53,24 +53,24 @@ pub(crate) enum Held {
 
 /// One accumulator: its state for every group, and its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kept {
+pub(crate) enum AccumulatorKind {
     /// Rows.
     Rows,
     /// Values that are not null.
     Values,
     /// Values and their sum; of whole numbers in a word more than they have, in the place of how many
     /// there are, so that no order of them fills it.
-    Sum(Held),
+    Sum(NumberKind),
     /// Count, mean and the sum of squared distances.
     Moments,
     /// A flag for *any value*, and the smallest.
-    Min(Held),
+    Min(NumberKind),
     /// A flag for *any value*, and the largest.
-    Max(Held),
+    Max(NumberKind),
     /// A flag for *any value*, the earliest in event time, and its time.
-    First(Held),
+    First(NumberKind),
     /// A flag for *any value*, the latest in event time, and its time.
-    Last(Held),
+    Last(NumberKind),
     /// The set of values.
     Distinct,
     /// A HyperLogLog sketch.
@@ -79,7 +79,7 @@ pub(crate) enum Kept {
     Digest,
 }
 
-impl Kept {
+impl AccumulatorKind {
     /// Words that it has among those of a group; none if it is kept beside them.
     pub(crate) fn words(self) -> Option<usize> {
         match self {
@@ -92,7 +92,7 @@ impl Kept {
     }
 }
 
-impl Held {
+impl NumberKind {
     /// Words of a value; text has none.
     fn words(self) -> Option<usize> {
         match self {
@@ -106,7 +106,7 @@ impl Held {
 /// An accumulator with its argument and its place among the words of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Accumulator {
-    pub(crate) kept: Kept,
+    pub(crate) kept: AccumulatorKind,
     pub(crate) argument: usize,
     /// First word, or the number of the side store.
     pub(crate) place: usize,
@@ -114,11 +114,11 @@ pub(crate) struct Accumulator {
 
 /// The way a result is read from an accumulator.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Reading {
+pub(crate) enum ResultKind {
     Count,
     Value,
     /// A sum of whole numbers.
-    Sum(Held),
+    Sum(NumberKind),
     Mean,
     Variance {
         sample: bool,
@@ -134,14 +134,14 @@ pub(crate) struct ResultColumn {
     pub(crate) data_type: DataType,
     pub(crate) nullable: bool,
     pub(crate) accumulator: usize,
-    pub(crate) reading: Reading,
+    pub(crate) reading: ResultKind,
 }
 
 /// All aggregates of a stage.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aggregates {
     /// Arguments, each evaluated once a block; the SQL tells equal ones.
-    pub(crate) arguments: Vec<(String, Expr, Held)>,
+    pub(crate) arguments: Vec<(String, Expr, NumberKind)>,
     pub(crate) accumulators: Vec<Accumulator>,
     pub(crate) results: Vec<ResultColumn>,
     /// Words of a group.
@@ -155,12 +155,16 @@ impl Aggregates {
     pub(crate) fn does(&self) -> String {
         let kept = |it: &Accumulator| match it.kept {
             // There were states with a count in them.
-            Kept::Sum(Held::Int | Held::Wide) => format!("long {:?}", it.kept),
+            AccumulatorKind::Sum(NumberKind::Int | NumberKind::Wide) => {
+                format!("long {:?}", it.kept)
+            }
             kept => format!("{kept:?}"),
         };
         let one = |it: &Accumulator| match self.arguments.get(it.argument) {
             // What is held of a decimal or a time is a number whose unit is in its type.
-            Some((sql, expr, Held::Int | Held::Wide)) if !expr.data_type().is_integer() => {
+            Some((sql, expr, NumberKind::Int | NumberKind::Wide))
+                if !expr.data_type().is_integer() =>
+            {
                 format!("{} of {sql} ({})", kept(it), expr.data_type())
             }
             Some((sql, ..)) => format!("{} of {sql}", kept(it)),
@@ -220,29 +224,29 @@ impl Aggregates {
     }
 
     /// The state of each accumulator, with its argument.
-    pub(crate) fn kept(&self) -> impl Iterator<Item = (Kept, &str)> {
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (AccumulatorKind, &str)> {
         let argument = |it: &Accumulator| match it.kept {
-            Kept::Rows => "",
+            AccumulatorKind::Rows => "",
             _ => self.arguments[it.argument].0.as_str(),
         };
         self.accumulators.iter().map(move |it| (it.kept, argument(it)))
     }
 
     /// The representation of a result's values.
-    fn held(&self, result: &ResultColumn) -> Held {
+    fn held(&self, result: &ResultColumn) -> NumberKind {
         match (self.accumulators[result.accumulator].kept, result.reading) {
-            (_, Reading::Count) => Held::Int,
+            (_, ResultKind::Count) => NumberKind::Int,
             // What does not fit its type is found when it is written.
-            (_, Reading::Sum(_)) => Held::Wide,
+            (_, ResultKind::Sum(_)) => NumberKind::Wide,
             (
-                Kept::Sum(held)
-                | Kept::Min(held)
-                | Kept::Max(held)
-                | Kept::First(held)
-                | Kept::Last(held),
-                Reading::Value,
+                AccumulatorKind::Sum(held)
+                | AccumulatorKind::Min(held)
+                | AccumulatorKind::Max(held)
+                | AccumulatorKind::First(held)
+                | AccumulatorKind::Last(held),
+                ResultKind::Value,
             ) => held,
-            _ => Held::Float,
+            _ => NumberKind::Float,
         }
     }
 
@@ -288,7 +292,7 @@ impl Aggregates {
         let mut sql = argument_sql(call, star);
         if !star {
             let data_type = Expr::compile(&sql, input)?.data_type().clone();
-            let is_wide = numbers::held(&data_type) == Some(Held::Wide);
+            let is_wide = numbers::held(&data_type) == Some(NumberKind::Wide);
             if is_wide && !HOLDS_EXACTLY.contains(&function) {
                 sql = format!("cast({sql} as double)");
             } else if function == "sum" && data_type == DataType::UInt64 {
@@ -296,8 +300,8 @@ impl Aggregates {
             }
         }
         if star && call.filter.is_none() {
-            let accumulator = self.keep(Kept::Rows, 0);
-            self.result(name, (DataType::Int64, false), accumulator, Reading::Count);
+            let accumulator = self.keep(AccumulatorKind::Rows, 0);
+            self.result(name, (DataType::Int64, false), accumulator, ResultKind::Count);
             return Ok(());
         }
         // Of what cannot be kept, whether it is there is all that is counted.
@@ -316,7 +320,7 @@ impl Aggregates {
         &mut self,
         name: &str,
         (function, distinct, quantile): (&str, bool, Option<&str>),
-        (argument, held, data_type): (usize, Held, DataType),
+        (argument, held, data_type): (usize, NumberKind, DataType),
     ) -> Result<(), ExprError> {
         let is_number = match &data_type {
             DataType::Boolean | DataType::Null => true,
@@ -330,54 +334,54 @@ impl Aggregates {
         let count = (DataType::Int64, false);
         match function {
             "count" if distinct => {
-                let it = self.keep(Kept::Distinct, argument);
-                self.result(name, count, it, Reading::Count);
+                let it = self.keep(AccumulatorKind::Distinct, argument);
+                self.result(name, count, it, ResultKind::Count);
             }
             "count" => {
-                let it = self.keep(Kept::Values, argument);
-                self.result(name, count, it, Reading::Count);
+                let it = self.keep(AccumulatorKind::Values, argument);
+                self.result(name, count, it, ResultKind::Count);
             }
             "approx_distinct" => {
-                let it = self.keep(Kept::Sketch, argument);
-                self.result(name, count, it, Reading::Count);
+                let it = self.keep(AccumulatorKind::Sketch, argument);
+                self.result(name, count, it, ResultKind::Count);
             }
             "sum" => {
                 numeric("sum")?;
-                let it = self.keep(Kept::Sum(held), argument);
+                let it = self.keep(AccumulatorKind::Sum(held), argument);
                 let kind = match (held, numbers::scale(&data_type)) {
-                    (Held::Wide, Some(scale)) => {
+                    (NumberKind::Wide, Some(scale)) => {
                         DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale)
                     }
-                    (Held::Int, _) => DataType::Int64,
+                    (NumberKind::Int, _) => DataType::Int64,
                     _ => DataType::Float64,
                 };
-                let is_whole = matches!(held, Held::Int | Held::Wide);
-                let reading = if is_whole { Reading::Sum(held) } else { Reading::Value };
+                let is_whole = matches!(held, NumberKind::Int | NumberKind::Wide);
+                let reading = if is_whole { ResultKind::Sum(held) } else { ResultKind::Value };
                 self.result(name, (kind, true), it, reading);
             }
             "quantile" | "approx_percentile_cont" | "median" => {
                 numeric(function)?;
                 let q = quantile.map_or(Ok(0.5), parse_quantile)?;
-                let it = self.keep(Kept::Digest, argument);
-                self.result(name, float, it, Reading::Quantile(q));
+                let it = self.keep(AccumulatorKind::Digest, argument);
+                self.result(name, float, it, ResultKind::Quantile(q));
             }
             "min" | "max" | "first" | "first_value" | "last" | "last_value" => {
                 let kept = match function {
-                    "min" => Kept::Min(held),
-                    "max" => Kept::Max(held),
-                    "first" | "first_value" => Kept::First(held),
-                    _ => Kept::Last(held),
+                    "min" => AccumulatorKind::Min(held),
+                    "max" => AccumulatorKind::Max(held),
+                    "first" | "first_value" => AccumulatorKind::First(held),
+                    _ => AccumulatorKind::Last(held),
                 };
                 let it = self.keep(kept, argument);
-                self.result(name, (data_type, true), it, Reading::Value);
+                self.result(name, (data_type, true), it, ResultKind::Value);
             }
             moment => {
                 numeric(moment)?;
-                let it = self.keep(Kept::Moments, argument);
+                let it = self.keep(AccumulatorKind::Moments, argument);
                 let root = moment.starts_with("stddev");
                 let reading = match moment {
-                    "avg" | "mean" => Reading::Mean,
-                    _ => Reading::Variance { sample: !moment.ends_with("_pop"), root },
+                    "avg" | "mean" => ResultKind::Mean,
+                    _ => ResultKind::Variance { sample: !moment.ends_with("_pop"), root },
                 };
                 self.result(name, float, it, reading);
             }
@@ -389,7 +393,7 @@ impl Aggregates {
         &mut self,
         input: &SchemaRef,
         sql: &str,
-    ) -> Result<(usize, Held, DataType), ExprError> {
+    ) -> Result<(usize, NumberKind, DataType), ExprError> {
         let found = self.arguments.iter().position(|(it, _, _)| it == sql);
         let index = match found {
             Some(index) => index,
@@ -407,7 +411,7 @@ impl Aggregates {
     }
 
     /// The accumulator that keeps this of an argument.
-    fn keep(&mut self, kept: Kept, argument: usize) -> usize {
+    fn keep(&mut self, kept: AccumulatorKind, argument: usize) -> usize {
         let same = |it: &Accumulator| it.kept == kept && it.argument == argument;
         if let Some(index) = self.accumulators.iter().position(same) {
             return index;
@@ -426,7 +430,7 @@ impl Aggregates {
         name: &str,
         (data_type, nullable): (DataType, bool),
         accumulator: usize,
-        reading: Reading,
+        reading: ResultKind,
     ) {
         let name = name.to_owned();
         self.results.push(ResultColumn { name, data_type, nullable, accumulator, reading });

@@ -46,7 +46,7 @@ mod bytes;
 mod emit;
 mod keyed;
 mod record;
-mod shown;
+mod state_tables;
 
 #[cfg(test)]
 mod tests;

@@ -6,10 +6,10 @@
 //!   record could tell, and it passes. When memory is given back does not show.
 //! - Nulls are equal to nulls, as in SQL's `DISTINCT`.
 
-use crate::gather::Gather;
-use crate::held::shown::event_time;
 use crate::keys::{KeyCodec, Keys, UnknownColumn, columns};
 use crate::lane::{Lane, Picked, Times, failed};
+use crate::row_picker::RowPicker;
+use crate::row_store::table::event_time;
 use arrow_array::{RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
@@ -108,12 +108,12 @@ impl OperatorFactory for Dedup {
             codec: self.codec().expect("every type that can be a key can be compared"),
             within: self.within,
             lane: Lane::default(),
-            gather: Gather::default(),
+            gather: RowPicker::default(),
         })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Known { keys: Map::default(), swept_at: SWEPT_FROM })
+        Box::new(KnownKeys { keys: Map::default(), swept_at: SWEPT_FROM })
     }
 
     fn does(&self) -> String {
@@ -138,7 +138,7 @@ impl OperatorFactory for Dedup {
         take: &mut TakeRows<'_>,
     ) -> Result<(), OperatorError> {
         let low = at.watermark;
-        let known: &Known = at.of();
+        let known: &KnownKeys = at.of();
         let (codec, schema) = (self.codec().map_err(failed)?, self.tables().remove(0).schema);
         let is_known = |end: i64| end == Micros::MAX.0 || end > low.0;
         let mut entries = known.keys.iter().filter(|(_, end)| is_known(**end)).peekable();
@@ -158,14 +158,14 @@ impl OperatorFactory for Dedup {
 }
 
 /// The keys that a slice knows.
-struct Known {
+struct KnownKeys {
     /// By key as bytes: from when on it is new again.
     keys: Map<Box<[u8]>, i64>,
     /// The number of keys at which forgotten ones give their memory back.
     swept_at: usize,
 }
 
-impl Known {
+impl KnownKeys {
     /// Returns true if a record passes; its key is then known until `end`.
     fn passes(&mut self, key: &[u8], time: i64, end: Micros, low: Micros) -> bool {
         let Some(known) = self.keys.get(key) else {
@@ -202,7 +202,7 @@ impl Known {
     }
 }
 
-impl State for Known {
+impl State for KnownKeys {
     fn structures(&mut self) -> Vec<&mut dyn Structure> {
         vec![&mut self.keys]
     }
@@ -212,7 +212,7 @@ struct DedupOperator {
     codec: KeyCodec,
     within: Option<Span>,
     lane: Lane,
-    gather: Gather,
+    gather: RowPicker,
 }
 
 impl Operator for DedupOperator {
@@ -233,7 +233,7 @@ impl Operator for DedupOperator {
         }
         let times: Vec<_> = picked.iter().map(|picked| Times::of(&picked.batch)).collect();
         for (slice, parts) in self.lane.slices() {
-            let known: &mut Known = context.state(slice);
+            let known: &mut KnownKeys = context.state(slice);
             self.gather.next_slice(slice);
             for part in parts {
                 let (picked, keys) = (&picked[part.block], &keys[part.block]);

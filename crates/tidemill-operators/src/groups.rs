@@ -28,16 +28,16 @@ use tidemill_state::{KEYS_AHEAD, KeyTable, SLOTS_AHEAD, prefetch};
 use crate::aggregate::ArgColumn;
 use crate::keys::one_zero;
 
+mod checkpoint;
 mod int_table;
-mod saved;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use checkpoint::with_room;
 use int_table::IntTable;
-pub(crate) use saved::with_room;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum KeyForm {
     /// No key: one group.
     Unit,
     /// One column that fits 64 bits.
@@ -53,7 +53,7 @@ enum Form {
 pub(crate) struct KeyPlan {
     pub(crate) columns: Vec<usize>,
     pub(crate) fields: Vec<FieldRef>,
-    form: Form,
+    form: KeyForm,
     converter: Option<RowConverter>,
 }
 
@@ -83,13 +83,13 @@ impl KeyPlan {
         let fields: Vec<FieldRef> =
             columns.iter().map(|index| Arc::clone(&input.fields()[*index])).collect();
         let form = match fields.as_slice() {
-            [] => Form::Unit,
-            [one] if is_int(one.data_type()) => Form::Int,
-            [one] if *one.data_type() == DataType::Utf8 => Form::Text,
-            _ => Form::Rows,
+            [] => KeyForm::Unit,
+            [one] if is_int(one.data_type()) => KeyForm::Int,
+            [one] if *one.data_type() == DataType::Utf8 => KeyForm::Text,
+            _ => KeyForm::Rows,
         };
         let converter = match form {
-            Form::Rows => {
+            KeyForm::Rows => {
                 let sort = fields.iter().map(|it| SortField::new(it.data_type().clone()));
                 Some(RowConverter::new(sort.collect()).map_err(arrow_error)?)
             }
@@ -105,17 +105,17 @@ impl KeyPlan {
     pub(crate) fn read(&self, batch: &RecordBatch) -> Result<BlockKeys, OperatorError> {
         let first = || batch.column(self.columns[0]);
         Ok(match self.form {
-            Form::Unit => BlockKeys::Unit,
+            KeyForm::Unit => BlockKeys::Unit,
             // By their bits: the largest are beyond the signed ones.
-            Form::Int if *first().data_type() == DataType::UInt64 => {
+            KeyForm::Int if *first().data_type() == DataType::UInt64 => {
                 BlockKeys::Int(first().as_primitive::<UInt64Type>().unary(u64::cast_signed))
             }
-            Form::Int => match ArgColumn::new(first(), crate::aggregate::Held::Int)? {
+            KeyForm::Int => match ArgColumn::new(first(), crate::aggregate::NumberKind::Int)? {
                 ArgColumn::Int(ints) => BlockKeys::Int(ints),
                 _ => unreachable!("held as integers"),
             },
-            Form::Text => BlockKeys::Text(BinaryArray::from(first().as_string::<i32>().clone())),
-            Form::Rows => {
+            KeyForm::Text => BlockKeys::Text(BinaryArray::from(first().as_string::<i32>().clone())),
+            KeyForm::Rows => {
                 let columns: Vec<ArrayRef> =
                     self.columns.iter().map(|it| one_zero(Arc::clone(batch.column(*it)))).collect();
                 let converter = self.converter.as_ref().expect("made for this form");
@@ -130,7 +130,7 @@ impl KeyPlan {
     /// A column cannot be a key.
     pub(crate) fn hashes(&self, block: &Block) -> Result<Option<Vec<u64>>, OperatorError> {
         let routed = block.routing.as_ref().is_some_and(|it| !it.hashes.is_empty());
-        if routed || self.form == Form::Unit {
+        if routed || self.form == KeyForm::Unit {
             return Ok(None);
         }
         let hashes = hash_columns(&block.batch(), &self.columns);
@@ -141,7 +141,7 @@ impl KeyPlan {
 /// The groups of one slice (in one window).
 #[derive(Debug)]
 pub(crate) struct Groups {
-    form: Form,
+    form: KeyForm,
     ints: IntTable,
     /// Keys by group.
     int_keys: Vec<i64>,
@@ -172,8 +172,8 @@ impl Groups {
 
     pub(crate) fn len(&self) -> usize {
         match self.form {
-            Form::Unit | Form::Int => self.count as usize,
-            Form::Text | Form::Rows => self.bytes.len(),
+            KeyForm::Unit | KeyForm::Int => self.count as usize,
+            KeyForm::Text | KeyForm::Rows => self.bytes.len(),
         }
     }
 
@@ -190,12 +190,12 @@ impl Groups {
             Some(group) => group,
             None => {
                 let group = match self.form {
-                    Form::Unit | Form::Int => {
+                    KeyForm::Unit | KeyForm::Int => {
                         self.int_keys.push(0);
                         self.count += 1;
                         self.count - 1
                     }
-                    Form::Text | Form::Rows => self.bytes.push(&[], 0),
+                    KeyForm::Text | KeyForm::Rows => self.bytes.push(&[], 0),
                 };
                 self.null = Some(group);
                 group
@@ -247,15 +247,15 @@ impl Groups {
     #[inline]
     fn prefetch_slot(&self, hash: u64) {
         match self.form {
-            Form::Unit => {}
-            Form::Int => self.ints.prefetch(hash),
-            Form::Text | Form::Rows => self.bytes.prefetch(hash),
+            KeyForm::Unit => {}
+            KeyForm::Int => self.ints.prefetch(hash),
+            KeyForm::Text | KeyForm::Rows => self.bytes.prefetch(hash),
         }
     }
 
     /// Prefetches the slots of the first of these rows.
     pub(crate) fn look_ahead(&self, hashes: &[u64], rows: &[u32]) {
-        if self.form != Form::Unit {
+        if self.form != KeyForm::Unit {
             rows.iter().take(SLOTS_AHEAD).for_each(|row| self.prefetch_slot(hashes[*row as usize]));
         }
     }
@@ -346,9 +346,9 @@ impl Groups {
     #[inline]
     pub(crate) fn prefetch(&self, group: usize) {
         match self.form {
-            Form::Unit => {}
-            Form::Int => prefetch(&self.int_keys, group),
-            Form::Text | Form::Rows => self.bytes.prefetch_number(group),
+            KeyForm::Unit => {}
+            KeyForm::Int => prefetch(&self.int_keys, group),
+            KeyForm::Text | KeyForm::Rows => self.bytes.prefetch_number(group),
         }
     }
 
@@ -356,7 +356,7 @@ impl Groups {
     /// looked up by the hashes that they were in `other`.
     pub(crate) fn moved(&mut self, other: &Self, group: usize) -> u32 {
         match self.form {
-            Form::Text | Form::Rows if other.null != Some(group as u32) => {
+            KeyForm::Text | KeyForm::Rows if other.null != Some(group as u32) => {
                 self.bytes.find_or_add(other.bytes.key(group), other.bytes.hash(group))
             }
             _ => self.group_of(other, group),
@@ -369,15 +369,15 @@ impl Groups {
             return self.null_group();
         }
         match self.form {
-            Form::Unit => {
+            KeyForm::Unit => {
                 self.count = 1;
                 0
             }
-            Form::Int => {
+            KeyForm::Int => {
                 let key = other.int_keys[group];
                 self.int_group(key, hash_number(key as u64))
             }
-            Form::Text | Form::Rows => {
+            KeyForm::Text | KeyForm::Rows => {
                 // Any stable hash will do inside one table; all of its entries come this way.
                 let key = other.bytes.key(group);
                 self.bytes.find_or_add(key, hash_bytes(key))
@@ -420,10 +420,10 @@ pub(crate) enum KeyOut {
 impl KeyOut {
     pub(crate) fn new(plan: &KeyPlan) -> Self {
         match plan.form {
-            Form::Unit => Self::Unit,
-            Form::Int => Self::Int(Int64Builder::new()),
-            Form::Text => Self::Text(BinaryBuilder::new()),
-            Form::Rows => Self::Rows(BinaryBuilder::new()),
+            KeyForm::Unit => Self::Unit,
+            KeyForm::Int => Self::Int(Int64Builder::new()),
+            KeyForm::Text => Self::Text(BinaryBuilder::new()),
+            KeyForm::Rows => Self::Rows(BinaryBuilder::new()),
         }
     }
 

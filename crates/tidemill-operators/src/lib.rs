@@ -6,22 +6,22 @@
 
 pub mod aggregate;
 pub mod custom;
+mod dead_letters;
 pub mod dedup;
-mod due;
 pub mod expr;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod gather;
 mod groups;
-mod held;
 pub mod join;
 mod keys;
 mod lane;
 pub mod query;
-mod refused;
+mod row_picker;
+mod row_store;
 #[cfg(test)]
 mod testing;
+mod timer_queue;
 pub mod top;
 pub mod transform;
 pub mod window;

@@ -12,16 +12,16 @@ mod group;
 #[cfg(test)]
 mod tests;
 
+use crate::dead_letters::{beside, of_blocks};
 use crate::expr::{Expr, ExprError};
-use crate::gather::Gather;
-use crate::held::{RowCodec, shown};
 use crate::keys::{KeyCodec, Keys, UnknownColumn, columns, one_zero};
 use crate::lane::{Lane, Picked, Times, failed};
-use crate::refused::{beside, of_blocks};
+use crate::row_picker::RowPicker;
+use crate::row_store::{RowCodec, table};
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, Field, SchemaRef, SortOptions};
-use group::{Arrival, Groups};
+use group::{Arrival, TopGroups};
 use std::{fmt, sync::Arc};
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Partition,
@@ -165,12 +165,12 @@ impl OperatorFactory for TopFactory {
             k: self.k,
             windowed: self.windowed,
             lane: Lane::default(),
-            complete: Gather::default(),
+            complete: RowPicker::default(),
         })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Groups::new(self.windowed, Arc::clone(&self.codec)))
+        Box::new(TopGroups::new(self.windowed, Arc::clone(&self.codec)))
     }
 
     fn does(&self) -> String {
@@ -193,9 +193,9 @@ impl OperatorFactory for TopFactory {
     fn tables(&self) -> Vec<StateTable> {
         let rank = Arc::new(Field::new(RANK_COLUMN, DataType::UInt64, false));
         let timed = self.schema.index_of(TIME_COLUMN).is_ok();
-        let behind = timed.then(shown::event_time).into_iter().collect();
+        let behind = timed.then(table::event_time).into_iter().collect();
         let held = self.schema.fields();
-        vec![StateTable::only(shown::shown_schema(vec![rank], held, behind))]
+        vec![StateTable::only(table::shown_schema(vec![rank], held, behind))]
     }
 
     fn rows(
@@ -204,7 +204,7 @@ impl OperatorFactory for TopFactory {
         at: StateAt<'_>,
         take: &mut TakeRows<'_>,
     ) -> Result<(), OperatorError> {
-        let groups: &Groups = at.of();
+        let groups: &TopGroups = at.of();
         let (slots, ranks) = groups.ranked();
         let beside = |first: usize, slots: &[u32], held: &RecordBatch| {
             let ranks = ranks[first..first + slots.len()].to_vec();
@@ -213,7 +213,7 @@ impl OperatorFactory for TopFactory {
             Ok((vec![ranks], times.into_iter().collect()))
         };
         let schema = self.tables().remove(0).schema;
-        shown::rows(groups.held_rows(), &slots, &schema, beside, take)
+        table::rows(groups.held_rows(), &slots, &schema, beside, take)
     }
 }
 
@@ -226,7 +226,7 @@ struct TopOperator {
     windowed: bool,
     lane: Lane,
     /// Rows of complete groups, copied together once.
-    complete: Gather,
+    complete: RowPicker,
 }
 
 impl Operator for TopOperator {
@@ -250,7 +250,7 @@ impl Operator for TopOperator {
         let read: Vec<ReadBlock<'_>> =
             blocks.iter().zip(&by).map(read).collect::<Result<_, _>>()?;
         for (slice, parts) in self.lane.slices() {
-            let groups: &mut Groups = context.state(slice);
+            let groups: &mut TopGroups = context.state(slice);
             for part in parts {
                 let block = &read[part.block];
                 let times = Times::of(&block.picked.batch);
@@ -271,7 +271,7 @@ impl Operator for TopOperator {
             }
         }
         for slice in slices.map(SliceId) {
-            let groups: &mut Groups = context.state(slice);
+            let groups: &mut TopGroups = context.state(slice);
             self.complete.next_slice(slice);
             groups.complete(limit, &mut self.complete, output)?;
         }
@@ -280,7 +280,7 @@ impl Operator for TopOperator {
 }
 
 /// Prefetches the groups of the rows after this one and before `end`.
-fn look_ahead(groups: &Groups, keys: &Keys, number: usize, end: usize) {
+fn look_ahead(groups: &TopGroups, keys: &Keys, number: usize, end: usize) {
     let ahead = |by: usize| (number + by < end).then(|| keys.hash(number + by));
     if let Some(hash) = ahead(SLOTS_AHEAD) {
         groups.prefetch(hash);
@@ -325,7 +325,7 @@ impl TopOperator {
     }
 }
 
-fn write(complete: &mut Gather, output: &mut Output) -> Result<(), OperatorError> {
+fn write(complete: &mut RowPicker, output: &mut Output) -> Result<(), OperatorError> {
     if let Some(batch) = complete.finish()? {
         output.emit_runs(0, batch, complete.runs());
     }

@@ -2,9 +2,9 @@
 //!
 //! A block whose rows all stay goes on by reference: nothing is copied.
 
+use crate::dead_letters::of_rows;
 use crate::expr::{Expr, ExprError};
 use crate::lane::{Lane, Part, Picked};
-use crate::refused::of_rows;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, cast::AsArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};

@@ -16,9 +16,9 @@
 //!   stages that share panes, by first appearance in the newest of them.
 
 use crate::aggregate::{AggregateError, Aggregates, ArgColumn, Columns, Results, Taken};
+use crate::dead_letters::{BlockResults, beside, of_blocks};
 use crate::expr::{Expr, ExprError, nearest};
 use crate::groups::{BlockKeys, KeyOut, KeyPlan};
-use crate::refused::{OfBlocks, beside, of_blocks};
 use crate::transform::arrow_error;
 use arrow_array::{
     ArrayRef, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, UInt32Array,
@@ -34,16 +34,16 @@ use tidemill_types::SliceId;
 use tidemill_types::job::{Named, WindowSpec};
 
 mod count;
+mod pane_sharing;
 mod panes;
 mod session;
-mod shared;
-mod shown;
 mod spans;
+mod state_table;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use shared::{SharedStage, groups, shared};
+pub use pane_sharing::{SharedStage, groups, shared};
 use spans::Spans;
 
 /// Rows of a result that are put out together, at most.
@@ -93,7 +93,7 @@ pub fn windowed(
         }
         Some(WindowSpec::Count(it)) => count::count(plan, it.size, it.every),
         None | Some(WindowSpec::Global(_) | WindowSpec::Tumbling(_) | WindowSpec::Sliding(_)) => {
-            panes::on_panes(vec![panes::Stage { plan, spans, name: None }])
+            panes::on_panes(vec![panes::PaneStage { plan, spans, name: None }])
         }
     })
 }
@@ -210,7 +210,7 @@ impl Windowed {
 
     /// The values of the aggregates' arguments, as they are held.
     fn arguments(&self, batch: &RecordBatch) -> Result<RecordBatch, OperatorError> {
-        let argument = |(sql, expr, held): &(String, Expr, crate::aggregate::Held)| {
+        let argument = |(sql, expr, held): &(String, Expr, crate::aggregate::NumberKind)| {
             let column = expr.evaluate(batch).and_then(|it| ArgColumn::values(&it, *held));
             column.map_err(|error| OperatorError::new(format!("`{sql}`: {}", error.message)))
         };
@@ -224,7 +224,7 @@ impl Windowed {
         &self,
         blocks: &'a [Arc<Block>],
         context: &mut Context<'_>,
-    ) -> Result<OfBlocks<'a, Prepared>, OperatorError> {
+    ) -> Result<BlockResults<'a, Prepared>, OperatorError> {
         let evaluate = |rows: &RecordBatch| self.arguments(rows);
         let (blocks, arguments) = of_blocks(blocks, &evaluate, context)?;
         let of_blocks = blocks.iter().zip(&arguments);

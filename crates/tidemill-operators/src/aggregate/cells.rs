@@ -10,12 +10,12 @@
 //! Rows are taken accumulator by accumulator: each loop is over one type, without a branch on it.
 
 use super::results::{Column, Results};
-use super::sides::Side;
+use super::sides::SideColumn;
 use super::words::{
     add_float, add_int, add_moment, add_wide, halves, is_higher, is_less, is_lower, is_more,
     merge_words, put_float, put_int, put_ordered, put_wide, read_words,
 };
-use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
+use super::{Accumulator, AccumulatorKind, Aggregates, ArgColumn, NumberKind, ResultKind};
 use crate::groups::with_room;
 use tidemill_state::{ByteReader, SavedError, prefetch};
 use zerocopy::IntoBytes as _;
@@ -31,7 +31,7 @@ pub(crate) struct Cells {
     held: usize,
     /// Words of a group.
     stride: usize,
-    sides: Vec<Side>,
+    sides: Vec<SideColumn>,
     groups: usize,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Taken<'a> {
 
 impl Cells {
     pub(crate) fn new(plan: &Aggregates) -> Self {
-        let side = |it: &Accumulator| is_side(it.kept).then(|| Side::new(it.kept));
+        let side = |it: &Accumulator| is_side(it.kept).then(|| SideColumn::new(it.kept));
         Self {
             words: Vec::new(),
             held: plan.words,
@@ -63,7 +63,7 @@ impl Cells {
 
     /// About how many bytes of memory they take.
     pub(crate) fn memory(&self) -> usize {
-        let sides = self.sides.iter().map(Side::memory).sum::<usize>();
+        let sides = self.sides.iter().map(SideColumn::memory).sum::<usize>();
         self.words.capacity() * size_of::<u64>() + sides
     }
 
@@ -184,7 +184,7 @@ impl Cells {
         groups: &[u32],
     ) {
         for it in &plan.accumulators {
-            if it.kept == Kept::Rows {
+            if it.kept == AccumulatorKind::Rows {
                 for group in groups {
                     self.words[*group as usize * self.stride + it.place] += 1;
                 }
@@ -219,20 +219,20 @@ impl Cells {
         let (words, stride, place) = (&mut self.words[..], self.stride, it.place);
         let at = |group: &u32| *group as usize * stride + place;
         match (it.kept, argument) {
-            (Kept::Values, _) => pairs.for_each(|(_, group)| words[at(group)] += 1),
-            (Kept::Sum(Held::Int), ArgColumn::Int(values)) => {
+            (AccumulatorKind::Values, _) => pairs.for_each(|(_, group)| words[at(group)] += 1),
+            (AccumulatorKind::Sum(NumberKind::Int), ArgColumn::Int(values)) => {
                 let values = values.values();
                 pairs.for_each(|(row, group)| {
                     add_int(&mut words[at(group)..], values[*row as usize]);
                 });
             }
-            (Kept::Sum(Held::Wide), ArgColumn::Wide(values)) => {
+            (AccumulatorKind::Sum(NumberKind::Wide), ArgColumn::Wide(values)) => {
                 let values = values.values();
                 pairs.for_each(|(row, group)| {
                     add_wide(&mut words[at(group)..], values[*row as usize]);
                 });
             }
-            (kept @ (Kept::First(_) | Kept::Last(_)), argument) => {
+            (kept @ (AccumulatorKind::First(_) | AccumulatorKind::Last(_)), argument) => {
                 for (row, group) in pairs {
                     let row = *row as usize;
                     let time = times.map_or(0, |times| times[row]);
@@ -248,10 +248,10 @@ impl Cells {
             (kept, ArgColumn::Int(values)) => {
                 let values = values.values();
                 match kept {
-                    Kept::Moments => pairs.for_each(|(row, group)| {
+                    AccumulatorKind::Moments => pairs.for_each(|(row, group)| {
                         add_moment(&mut words[at(group)..], values[*row as usize] as f64);
                     }),
-                    Kept::Min(_) => pairs.for_each(|(row, group)| {
+                    AccumulatorKind::Min(_) => pairs.for_each(|(row, group)| {
                         put_int(&mut words[at(group)..], values[*row as usize], is_less);
                     }),
                     _ => pairs.for_each(|(row, group)| {
@@ -262,13 +262,13 @@ impl Cells {
             (kept, ArgColumn::Float(values)) => {
                 let values = values.values();
                 match kept {
-                    Kept::Moments => pairs.for_each(|(row, group)| {
+                    AccumulatorKind::Moments => pairs.for_each(|(row, group)| {
                         add_moment(&mut words[at(group)..], values[*row as usize]);
                     }),
-                    Kept::Sum(_) => pairs.for_each(|(row, group)| {
+                    AccumulatorKind::Sum(_) => pairs.for_each(|(row, group)| {
                         add_float(&mut words[at(group)..], 1, values[*row as usize]);
                     }),
-                    Kept::Min(_) => pairs.for_each(|(row, group)| {
+                    AccumulatorKind::Min(_) => pairs.for_each(|(row, group)| {
                         put_float(&mut words[at(group)..], values[*row as usize], is_lower);
                     }),
                     _ => pairs.for_each(|(row, group)| {
@@ -279,7 +279,7 @@ impl Cells {
             (kept, ArgColumn::Wide(values)) => {
                 let values = values.values();
                 match kept {
-                    Kept::Min(_) => pairs.for_each(|(row, group)| {
+                    AccumulatorKind::Min(_) => pairs.for_each(|(row, group)| {
                         put_wide(&mut words[at(group)..], values[*row as usize], is_less);
                     }),
                     _ => pairs.for_each(|(row, group)| {
@@ -356,15 +356,15 @@ impl Cells {
 }
 
 fn read_side(
-    side: &mut Side,
-    reading: Reading,
+    side: &mut SideColumn,
+    reading: ResultKind,
     groups: impl Iterator<Item = usize>,
     to: &mut Column,
 ) {
     match (to, reading) {
         (Column::Int(to), _) => groups.for_each(|group| to.push(side.count(group))),
         (Column::Text(to), _) => groups.for_each(|group| to.append_option(side.text(group))),
-        (Column::Float(to), Reading::Quantile(q)) => {
+        (Column::Float(to), ResultKind::Quantile(q)) => {
             groups.for_each(|group| to.push_option(side.quantile(group, q)));
         }
         (Column::Float(to), _) => groups.for_each(|_| to.push_option(None)),
@@ -372,6 +372,6 @@ fn read_side(
     }
 }
 
-fn is_side(kept: Kept) -> bool {
+fn is_side(kept: AccumulatorKind) -> bool {
     kept.words().is_none()
 }

@@ -1,6 +1,6 @@
 //! Values of arguments in the four forms that accumulators take: integers, wide ones, floats, text.
 
-use super::{Held, words::WIDEST};
+use super::{NumberKind, words::WIDEST};
 use crate::transform::arrow_error;
 use arrow_array::{
     Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, StringArray,
@@ -30,7 +30,7 @@ pub(crate) enum ArgColumn {
 }
 
 /// The representation of a type's values; none if there is none.
-pub(crate) fn held(data_type: &DataType) -> Option<Held> {
+pub(crate) fn held(data_type: &DataType) -> Option<NumberKind> {
     match data_type {
         DataType::Boolean
         | DataType::Date32
@@ -39,12 +39,12 @@ pub(crate) fn held(data_type: &DataType) -> Option<Held> {
         | DataType::Time32(_)
         | DataType::Time64(_)
         | DataType::Duration(_)
-        | DataType::Null => Some(Held::Int),
-        DataType::UInt64 => Some(Held::Wide),
-        it if it.is_integer() => Some(Held::Int),
-        it if scale(it).is_some() => Some(Held::Wide),
-        it if it.is_floating() || it.is_decimal() => Some(Held::Float),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(Held::Text),
+        | DataType::Null => Some(NumberKind::Int),
+        DataType::UInt64 => Some(NumberKind::Wide),
+        it if it.is_integer() => Some(NumberKind::Int),
+        it if scale(it).is_some() => Some(NumberKind::Wide),
+        it if it.is_floating() || it.is_decimal() => Some(NumberKind::Float),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(NumberKind::Text),
         _ => None,
     }
 }
@@ -88,9 +88,9 @@ impl ArgColumn {
     ///
     /// # Errors
     /// A number does not fit, such as a decimal of more digits than its type has.
-    pub(crate) fn values(array: &ArrayRef, held: Held) -> Result<ArrayRef, OperatorError> {
+    pub(crate) fn values(array: &ArrayRef, held: NumberKind) -> Result<ArrayRef, OperatorError> {
         match held {
-            Held::Int => {
+            NumberKind::Int => {
                 // Some types of time reach 64 bits only by way of 32.
                 let array = match array.data_type() {
                     DataType::Date32 | DataType::Time32(_) => safe_cast(array, &DataType::Int32)?,
@@ -98,9 +98,9 @@ impl ArgColumn {
                 };
                 safe_cast(&array, &DataType::Int64)
             }
-            Held::Wide => Ok(Arc::new(wide(array)?)),
-            Held::Float => safe_cast(array, &DataType::Float64),
-            Held::Text => safe_cast(array, &DataType::Utf8),
+            NumberKind::Wide => Ok(Arc::new(wide(array)?)),
+            NumberKind::Float => safe_cast(array, &DataType::Float64),
+            NumberKind::Text => safe_cast(array, &DataType::Utf8),
         }
     }
 
@@ -108,17 +108,17 @@ impl ArgColumn {
     ///
     /// # Errors
     /// A number does not fit.
-    pub(crate) fn new(array: &ArrayRef, held: Held) -> Result<Self, OperatorError> {
+    pub(crate) fn new(array: &ArrayRef, held: NumberKind) -> Result<Self, OperatorError> {
         Ok(Self::of(&Self::values(array, held)?, held))
     }
 
     /// Takes the result of [`values`](Self::values).
-    pub(crate) fn of(values: &ArrayRef, held: Held) -> Self {
+    pub(crate) fn of(values: &ArrayRef, held: NumberKind) -> Self {
         match held {
-            Held::Int => Self::Int(values.as_primitive::<Int64Type>().clone()),
-            Held::Wide => Self::Wide(values.as_primitive::<Decimal128Type>().clone()),
-            Held::Float => Self::Float(values.as_primitive::<Float64Type>().clone()),
-            Held::Text => Self::Text(values.as_string::<i32>().clone()),
+            NumberKind::Int => Self::Int(values.as_primitive::<Int64Type>().clone()),
+            NumberKind::Wide => Self::Wide(values.as_primitive::<Decimal128Type>().clone()),
+            NumberKind::Float => Self::Float(values.as_primitive::<Float64Type>().clone()),
+            NumberKind::Text => Self::Text(values.as_string::<i32>().clone()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The result columns of aggregates on their way out.
 
-use super::{Aggregates, Held, numbers};
+use super::{Aggregates, NumberKind, numbers};
 use crate::expr::kept;
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, PrimitiveArray,
@@ -76,10 +76,10 @@ impl<T: ArrowPrimitiveType> Values<T> {
 impl Results {
     pub(crate) fn new(plan: &Aggregates) -> Self {
         let column = |held| match held {
-            Held::Float => Column::Float(Values::default()),
-            Held::Text => Column::Text(StringBuilder::new()),
-            Held::Int => Column::Int(Values::default()),
-            Held::Wide => Column::Wide(Values::default()),
+            NumberKind::Float => Column::Float(Values::default()),
+            NumberKind::Text => Column::Text(StringBuilder::new()),
+            NumberKind::Int => Column::Int(Values::default()),
+            NumberKind::Wide => Column::Wide(Values::default()),
         };
         Self { columns: plan.results.iter().map(|it| column(plan.held(it))).collect() }
     }

@@ -1,7 +1,7 @@
 //! Accumulators that do not fit into words: sets, sketches, digests, texts.
 
 use super::{
-    ArgColumn, Kept,
+    AccumulatorKind, ArgColumn,
     digest::{Digest, Saved},
 };
 use datasketches::hll::{HllSketch, HllType, HllUnion};
@@ -15,17 +15,17 @@ use tidemill_state::{
 const SKETCH_LG_K: u8 = 12;
 
 /// Memory of a value in a set: nodes are half full when values come in their order.
-const VALUE_BYTES: usize = size_of::<Value>() * 2;
+const VALUE_BYTES: usize = size_of::<SideValue>() * 2;
 
 /// One value of a set: numbers by their bits, wide ones and text as they are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Value {
+pub(crate) enum SideValue {
     Number(u64),
     Text(Box<str>),
     Wide(i128),
 }
 
-impl Value {
+impl SideValue {
     /// Bytes of memory beside its own.
     fn memory(&self) -> usize {
         match self {
@@ -37,9 +37,9 @@ impl Value {
 
 /// The state of one side accumulator, by group.
 #[derive(Debug)]
-pub(crate) enum Side {
-    Text { kept: Kept, values: Vec<Option<(i64, Box<str>)>> },
-    Distinct(Vec<BTreeSet<Value>>),
+pub(crate) enum SideColumn {
+    Text { kept: AccumulatorKind, values: Vec<Option<(i64, Box<str>)>> },
+    Distinct(Vec<BTreeSet<SideValue>>),
     Sketch(Vec<Option<Box<HllSketch>>>),
     Digest(Vec<Option<Box<Digest>>>),
 }
@@ -53,7 +53,7 @@ fn bits(value: f64) -> u64 {
     if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() }
 }
 
-impl Side {
+impl SideColumn {
     /// About how many bytes of memory it takes.
     pub(super) fn memory(&self) -> usize {
         match self {
@@ -68,7 +68,7 @@ impl Side {
                         .next()
                         .map_or(0, |first| sets[group].len() * (VALUE_BYTES + first.memory()))
                 };
-                sets.capacity() * size_of::<BTreeSet<Value>>() + sampled(sets.len(), of)
+                sets.capacity() * size_of::<BTreeSet<SideValue>>() + sampled(sets.len(), of)
             }
             Self::Sketch(sketches) => {
                 // It is a list, then a set, then has a byte for each bucket: as it is saved.
@@ -85,11 +85,11 @@ impl Side {
         }
     }
 
-    pub(crate) fn new(kept: Kept) -> Self {
+    pub(crate) fn new(kept: AccumulatorKind) -> Self {
         match kept {
-            Kept::Distinct => Self::Distinct(Vec::new()),
-            Kept::Sketch => Self::Sketch(Vec::new()),
-            Kept::Digest => Self::Digest(Vec::new()),
+            AccumulatorKind::Distinct => Self::Distinct(Vec::new()),
+            AccumulatorKind::Sketch => Self::Sketch(Vec::new()),
+            AccumulatorKind::Digest => Self::Digest(Vec::new()),
             other => Self::Text { kept: other, values: Vec::new() },
         }
     }
@@ -121,10 +121,10 @@ impl Side {
             }
             (Self::Distinct(sets), argument) => {
                 sets[group].insert(match argument {
-                    ArgColumn::Int(ints) => Value::Number(ints.value(row) as u64),
-                    ArgColumn::Wide(numbers) => Value::Wide(numbers.value(row)),
-                    ArgColumn::Float(floats) => Value::Number(bits(floats.value(row))),
-                    ArgColumn::Text(text) => Value::Text(text.value(row).into()),
+                    ArgColumn::Int(ints) => SideValue::Number(ints.value(row) as u64),
+                    ArgColumn::Wide(numbers) => SideValue::Wide(numbers.value(row)),
+                    ArgColumn::Float(floats) => SideValue::Number(bits(floats.value(row))),
+                    ArgColumn::Text(text) => SideValue::Text(text.value(row).into()),
                 });
             }
             (Self::Sketch(sketches), argument) => {
@@ -260,12 +260,12 @@ impl Side {
     }
 }
 
-fn put(kept: Kept, slot: &mut Option<(i64, Box<str>)>, (time, text): (i64, &str)) {
+fn put(kept: AccumulatorKind, slot: &mut Option<(i64, Box<str>)>, (time, text): (i64, &str)) {
     let takes = match (kept, slot.as_ref()) {
         (_, None) => true,
-        (Kept::Min(_), Some((_, held))) => text < &**held,
-        (Kept::Max(_), Some((_, held))) => text > &**held,
-        (Kept::First(_), Some((held, _))) => time < *held,
+        (AccumulatorKind::Min(_), Some((_, held))) => text < &**held,
+        (AccumulatorKind::Max(_), Some((_, held))) => text > &**held,
+        (AccumulatorKind::First(_), Some((held, _))) => time < *held,
         (_, Some((held, _))) => time >= *held,
     };
     if takes {

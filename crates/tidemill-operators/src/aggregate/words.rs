@@ -7,7 +7,7 @@
 //! ```
 
 use super::results::Column;
-use super::{Held, Kept, Reading};
+use super::{AccumulatorKind, NumberKind, ResultKind};
 use std::hint::select_unpredictable;
 
 /// The most that 38 digits are.
@@ -15,14 +15,14 @@ pub(super) const WIDEST: u128 = 10_u128.pow(38) - 1;
 
 /// One loop for each kind of result, so that no loop has a branch on it.
 pub(super) fn read_words<'a>(
-    reading: Reading,
+    reading: ResultKind,
     words: impl Iterator<Item = &'a [u64]> + Clone,
     to: &mut Column,
 ) {
     match (to, reading) {
-        (Column::Int(to), Reading::Count) => to.extend(words.map(|it| Some(it[0] as i64))),
+        (Column::Int(to), ResultKind::Count) => to.extend(words.map(|it| Some(it[0] as i64))),
         (Column::Int(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| it[1] as i64))),
-        (Column::Float(to), Reading::Variance { sample, root }) => {
+        (Column::Float(to), ResultKind::Variance { sample, root }) => {
             let less = u64::from(sample);
             let variance =
                 |it: &[u64]| (it[0] > less).then(|| f64::from_bits(it[2]) / (it[0] - less) as f64);
@@ -35,11 +35,11 @@ pub(super) fn read_words<'a>(
         (Column::Float(to), _) => {
             to.extend(words.map(|it| (it[0] > 0).then(|| f64::from_bits(it[1]))));
         }
-        (Column::Wide(to), Reading::Sum(Held::Int)) => {
+        (Column::Wide(to), ResultKind::Sum(NumberKind::Int)) => {
             let sum = |it: &[u64]| (i128::from(it[0] as i64 >> 1) << 64) | i128::from(it[1]);
             to.extend(words.map(|it| (it[0] > 0).then(|| sum(it))));
         }
-        (Column::Wide(to), Reading::Sum(_)) => {
+        (Column::Wide(to), ResultKind::Sum(_)) => {
             to.extend(words.map(|it| (it[0] > 0).then(|| wide_sum(it))));
         }
         (Column::Wide(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| whole(it)))),
@@ -164,7 +164,7 @@ pub(super) fn put_float(words: &mut [u64], value: f64, is_better: impl Fn(f64, f
 /// first or the last to come.
 #[inline]
 pub(super) fn put_ordered<const N: usize>(
-    kept: Kept,
+    kept: AccumulatorKind,
     words: &mut [u64],
     count: u64,
     (value, time): ([u64; N], i64),
@@ -173,7 +173,7 @@ pub(super) fn put_ordered<const N: usize>(
     let held = words[N + 1] as i64;
     let takes = match kept {
         _ if words[0] == 0 => true,
-        Kept::First(_) => time < held,
+        AccumulatorKind::First(_) => time < held,
         _ => time >= held,
     };
     words[0] += count;
@@ -183,35 +183,39 @@ pub(super) fn put_ordered<const N: usize>(
     }
 }
 
-pub(super) fn merge_words(kept: Kept, to: &mut [u64], from: &[u64]) {
+pub(super) fn merge_words(kept: AccumulatorKind, to: &mut [u64], from: &[u64]) {
     if from[0] == 0 {
         return;
     }
     match kept {
-        Kept::Rows | Kept::Values => to[0] += from[0],
-        Kept::Sum(Held::Int) => add_whole(to, [from[1]], from[0] as i64 >> 1),
-        Kept::Sum(Held::Wide) => add_whole(to, [from[1], from[2]], from[0] as i64 >> 1),
-        Kept::Sum(_) => add_float(to, from[0], f64::from_bits(from[1])),
-        Kept::Moments => merge_moments(to, from),
-        Kept::First(Held::Wide) | Kept::Last(Held::Wide) => {
+        AccumulatorKind::Rows | AccumulatorKind::Values => to[0] += from[0],
+        AccumulatorKind::Sum(NumberKind::Int) => add_whole(to, [from[1]], from[0] as i64 >> 1),
+        AccumulatorKind::Sum(NumberKind::Wide) => {
+            add_whole(to, [from[1], from[2]], from[0] as i64 >> 1)
+        }
+        AccumulatorKind::Sum(_) => add_float(to, from[0], f64::from_bits(from[1])),
+        AccumulatorKind::Moments => merge_moments(to, from),
+        AccumulatorKind::First(NumberKind::Wide) | AccumulatorKind::Last(NumberKind::Wide) => {
             put_ordered(kept, to, from[0], ([from[1], from[2]], from[3] as i64));
         }
-        Kept::First(_) | Kept::Last(_) => {
+        AccumulatorKind::First(_) | AccumulatorKind::Last(_) => {
             put_ordered(kept, to, from[0], ([from[1]], from[2] as i64));
         }
-        Kept::Min(held) | Kept::Max(held) => {
+        AccumulatorKind::Min(held) | AccumulatorKind::Max(held) => {
             let count = to[0] + from[0];
             match (held, kept) {
-                (Held::Int, Kept::Min(_)) => put_int(to, from[1] as i64, is_less),
-                (Held::Int, _) => put_int(to, from[1] as i64, is_more),
-                (Held::Wide, Kept::Min(_)) => put_wide(to, whole(from), is_less),
-                (Held::Wide, _) => put_wide(to, whole(from), is_more),
-                (_, Kept::Min(_)) => put_float(to, f64::from_bits(from[1]), is_lower),
+                (NumberKind::Int, AccumulatorKind::Min(_)) => put_int(to, from[1] as i64, is_less),
+                (NumberKind::Int, _) => put_int(to, from[1] as i64, is_more),
+                (NumberKind::Wide, AccumulatorKind::Min(_)) => put_wide(to, whole(from), is_less),
+                (NumberKind::Wide, _) => put_wide(to, whole(from), is_more),
+                (_, AccumulatorKind::Min(_)) => put_float(to, f64::from_bits(from[1]), is_lower),
                 _ => put_float(to, f64::from_bits(from[1]), is_higher),
             }
             to[0] = count;
         }
-        Kept::Distinct | Kept::Sketch | Kept::Digest => unreachable!("kept in side stores"),
+        AccumulatorKind::Distinct | AccumulatorKind::Sketch | AccumulatorKind::Digest => {
+            unreachable!("kept in side stores")
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A function for batches.
 
 use super::emit::Emit;
-use crate::gather::Gather;
 use crate::lane::{Lane, Part, Picked};
+use crate::row_picker::RowPicker;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ fn gathered(parts: &[Part], picked: &[Picked<'_>]) -> Result<Option<RecordBatch>
     if let [part] = parts {
         return picked[part.block].part(*part).map(Some);
     }
-    let mut gather = Gather::default();
+    let mut gather = RowPicker::default();
     for it in picked {
         gather.source(&it.batch);
     }

@@ -2,10 +2,10 @@
 
 use super::CycleInfo;
 use super::emit::Emit;
-use super::record::{Columns, Record};
-use super::shown;
-use crate::gather::Gather;
+use super::record::{Record, RecordColumns};
+use super::state_tables;
 use crate::lane::{Lane, Part, Picked};
+use crate::row_picker::RowPicker;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::{fmt, sync::Arc};
@@ -16,7 +16,7 @@ use tidemill_flow::{
 use tidemill_state::State;
 use tidemill_types::SliceId;
 
-type Outcome = Result<(), OperatorError>;
+type KeyedOutcome = Result<(), OperatorError>;
 
 /// A description of a function with the state `S`, for checkpoints. The modules of type names are left
 /// out.
@@ -65,7 +65,7 @@ impl<'a> SliceInput<'a> {
     /// # Errors
     /// The rows do not fit one batch: text of more than 2 GiB.
     pub fn to_batch(&self) -> Result<Option<RecordBatch>, OperatorError> {
-        let mut gather = Gather::default();
+        let mut gather = RowPicker::default();
         for rows in self.batches() {
             let source = gather.source(rows.batch());
             rows.rows().for_each(|row| gather.pick(source, row));
@@ -111,7 +111,7 @@ pub fn keyed<S, F>(
 ) -> Keyed<S, F>
 where
     S: State,
-    F: Fn(&mut S, SliceInput<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+    F: Fn(&mut S, SliceInput<'_>, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync + 'static,
 {
     let (state, function) = (Arc::new(state), Arc::new(function));
     Keyed { schema: output, state, function, every_cycle: false }
@@ -130,7 +130,7 @@ impl<S, F> Keyed<S, F> {
 impl<S, F> OperatorFactory for Keyed<S, F>
 where
     S: State,
-    F: Fn(&mut S, SliceInput<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+    F: Fn(&mut S, SliceInput<'_>, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync + 'static,
 {
     fn outputs(&self) -> Vec<SchemaRef> {
         vec![Arc::clone(&self.schema)]
@@ -163,11 +163,11 @@ where
     }
 
     fn tables(&self) -> Vec<StateTable> {
-        shown::tables(&mut (self.state)())
+        state_tables::tables(&mut (self.state)())
     }
 
-    fn rows(&self, table: usize, at: StateAt<'_>, take: &mut TakeRows<'_>) -> Outcome {
-        shown::rows(at.state, table, take)
+    fn rows(&self, table: usize, at: StateAt<'_>, take: &mut TakeRows<'_>) -> KeyedOutcome {
+        state_tables::rows(at.state, table, take)
     }
 }
 
@@ -180,14 +180,14 @@ struct KeyedOperator<R> {
 
 impl<R> Operator for KeyedOperator<R>
 where
-    R: Fn(&mut Context<'_>, SliceId, SliceInput<'_>, &mut Emit) -> Outcome + Send,
+    R: Fn(&mut Context<'_>, SliceId, SliceInput<'_>, &mut Emit) -> KeyedOutcome + Send,
 {
     fn cycle(
         &mut self,
         context: &mut Context<'_>,
         input: &CycleInput,
         output: &mut Output,
-    ) -> Outcome {
+    ) -> KeyedOutcome {
         let blocks = input.port(0);
         let slices = context.slices.clone();
         self.lane.read(blocks, &slices);
@@ -217,7 +217,7 @@ fn send_letters(emit: &mut Emit, context: &mut Context<'_>, slice: SliceId, row:
     }
 }
 
-type Closing<S> = dyn Fn(&mut S, &mut Emit, &CycleInfo) -> Outcome + Send + Sync;
+type Closing<S> = dyn Fn(&mut S, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync;
 
 /// Made by [`keyed_record`] and [`per_record`].
 pub struct KeyedRecord<S, F> {
@@ -242,7 +242,7 @@ pub fn keyed_record<S, F>(
 ) -> KeyedRecord<S, F>
 where
     S: State,
-    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync + 'static,
 {
     let (state, function) = (Arc::new(state), Arc::new(function));
     KeyedRecord { schema: output, state, function, on_cycle: None, on_end: None }
@@ -254,10 +254,10 @@ pub fn per_record<F>(
     function: F,
 ) -> KeyedRecord<
     (),
-    impl Fn(&mut (), &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+    impl Fn(&mut (), &Record<'_>, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync + 'static,
 >
 where
-    F: Fn(&Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+    F: Fn(&Record<'_>, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync + 'static,
 {
     keyed_record(
         output,
@@ -273,7 +273,7 @@ impl<S, F> KeyedRecord<S, F> {
     #[must_use]
     pub fn on_cycle(
         mut self,
-        closing: impl Fn(&mut S, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+        closing: impl Fn(&mut S, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync + 'static,
     ) -> Self {
         self.on_cycle = Some(Arc::new(closing));
         self
@@ -283,7 +283,7 @@ impl<S, F> KeyedRecord<S, F> {
     #[must_use]
     pub fn on_end(
         mut self,
-        closing: impl Fn(&mut S, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+        closing: impl Fn(&mut S, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync + 'static,
     ) -> Self {
         self.on_end = Some(Arc::new(closing));
         self
@@ -293,7 +293,7 @@ impl<S, F> KeyedRecord<S, F> {
 impl<S, F> OperatorFactory for KeyedRecord<S, F>
 where
     S: State,
-    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync + 'static,
 {
     fn outputs(&self) -> Vec<SchemaRef> {
         vec![Arc::clone(&self.schema)]
@@ -322,11 +322,11 @@ where
     }
 
     fn tables(&self) -> Vec<StateTable> {
-        shown::tables(&mut (self.state)())
+        state_tables::tables(&mut (self.state)())
     }
 
-    fn rows(&self, table: usize, at: StateAt<'_>, take: &mut TakeRows<'_>) -> Outcome {
-        shown::rows(at.state, table, take)
+    fn rows(&self, table: usize, at: StateAt<'_>, take: &mut TakeRows<'_>) -> KeyedOutcome {
+        state_tables::rows(at.state, table, take)
     }
 }
 
@@ -341,19 +341,20 @@ struct RecordOperator<S, F> {
 impl<S, F> Operator for RecordOperator<S, F>
 where
     S: State,
-    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> KeyedOutcome + Send + Sync + 'static,
 {
     fn cycle(
         &mut self,
         context: &mut Context<'_>,
         input: &CycleInput,
         output: &mut Output,
-    ) -> Outcome {
+    ) -> KeyedOutcome {
         let blocks = input.port(0);
         let slices = context.slices.clone();
         self.lane.read(blocks, &slices);
         let blocks: Vec<_> = blocks.iter().map(|block| Picked::new(block, &slices)).collect();
-        let columns: Vec<_> = blocks.iter().map(|picked| Columns::new(&picked.batch)).collect();
+        let columns: Vec<_> =
+            blocks.iter().map(|picked| RecordColumns::new(&picked.batch)).collect();
         let on_end = self.on_end.take_if(|_| context.all_ended());
         if self.on_cycle.is_none() && on_end.is_none() {
             for (slice, parts) in self.lane.slices() {
@@ -382,12 +383,12 @@ fn records<S, F>(
     context: &mut Context<'_>,
     slice: SliceId,
     input: SliceInput<'_>,
-    columns: &[Columns<'_>],
+    columns: &[RecordColumns<'_>],
     emit: &mut Emit,
-) -> Outcome
+) -> KeyedOutcome
 where
     S: 'static,
-    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome,
+    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> KeyedOutcome,
 {
     let info = CycleInfo::new(context, slice);
     emit.begin(slice);

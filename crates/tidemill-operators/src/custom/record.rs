@@ -23,7 +23,7 @@ use tidemill_types::Micros;
 const PLACES: usize = 64;
 
 /// A column, by the type that functions mostly read.
-enum Column<'a> {
+enum RecordColumn<'a> {
     I64(&'a Int64Array),
     F64(&'a Float64Array),
     Str(&'a StringArray),
@@ -32,9 +32,9 @@ enum Column<'a> {
 }
 
 /// The columns of a batch.
-pub(super) struct Columns<'a> {
+pub(super) struct RecordColumns<'a> {
     schema: SchemaRef,
-    columns: Vec<Column<'a>>,
+    columns: Vec<RecordColumn<'a>>,
     times: Times<'a>,
     /// Address and length of a name, and its column.
     places: [Cell<(usize, usize, usize)>; PLACES],
@@ -43,7 +43,7 @@ pub(super) struct Columns<'a> {
 /// One record.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
-    columns: &'a Columns<'a>,
+    columns: &'a RecordColumns<'a>,
     row: usize,
 }
 
@@ -53,14 +53,14 @@ impl std::fmt::Debug for Record<'_> {
     }
 }
 
-impl<'a> Columns<'a> {
+impl<'a> RecordColumns<'a> {
     pub(super) fn new(batch: &'a RecordBatch) -> Self {
         let column = |array: &'a ArrayRef| match array.data_type() {
-            DataType::Int64 => Column::I64(array.as_primitive()),
-            DataType::Float64 => Column::F64(array.as_primitive()),
-            DataType::Utf8 => Column::Str(array.as_string()),
-            DataType::Binary => Column::Bytes(array.as_binary()),
-            _ => Column::Other(array),
+            DataType::Int64 => RecordColumn::I64(array.as_primitive()),
+            DataType::Float64 => RecordColumn::F64(array.as_primitive()),
+            DataType::Utf8 => RecordColumn::Str(array.as_string()),
+            DataType::Binary => RecordColumn::Bytes(array.as_binary()),
+            _ => RecordColumn::Other(array),
         };
         Self {
             schema: batch.schema(),
@@ -110,7 +110,7 @@ pub fn read_records<T>(
     batch: &RecordBatch,
     mut each: impl FnMut(&Record<'_>) -> Result<T, OperatorError>,
 ) -> Result<Vec<T>, OperatorError> {
-    let columns = Columns::new(batch);
+    let columns = RecordColumns::new(batch);
     (0..batch.num_rows()).map(|row| each(&columns.record(row))).collect()
 }
 
@@ -123,8 +123,8 @@ impl<'a> Record<'a> {
     pub fn i64(&self, name: &'static str) -> Result<Option<i64>, OperatorError> {
         let index = self.columns.find(name)?;
         match &self.columns.columns[index] {
-            Column::I64(array) => Ok(array.is_valid(self.row).then(|| array.value(self.row))),
-            Column::Other(array) => self.other_i64(array, index),
+            RecordColumn::I64(array) => Ok(array.is_valid(self.row).then(|| array.value(self.row))),
+            RecordColumn::Other(array) => self.other_i64(array, index),
             _ => Err(self.columns.misread(index, "a whole number")),
         }
     }
@@ -137,8 +137,8 @@ impl<'a> Record<'a> {
     pub fn f64(&self, name: &'static str) -> Result<Option<f64>, OperatorError> {
         let index = self.columns.find(name)?;
         match &self.columns.columns[index] {
-            Column::F64(array) => Ok(array.is_valid(self.row).then(|| array.value(self.row))),
-            Column::Other(array) if array.data_type() == &DataType::Float32 => {
+            RecordColumn::F64(array) => Ok(array.is_valid(self.row).then(|| array.value(self.row))),
+            RecordColumn::Other(array) if array.data_type() == &DataType::Float32 => {
                 let array = array.as_primitive::<Float32Type>();
                 Ok(array.is_valid(self.row).then(|| f64::from(array.value(self.row))))
             }
@@ -157,20 +157,20 @@ impl<'a> Record<'a> {
     pub fn str(&self, name: &'static str) -> Result<Option<&'a str>, OperatorError> {
         let index = self.columns.find(name)?;
         match &self.columns.columns[index] {
-            Column::Str(array) => Ok(array.is_valid(self.row).then(|| array.value(self.row))),
-            Column::Other(array) if array.data_type() == &DataType::LargeUtf8 => {
+            RecordColumn::Str(array) => Ok(array.is_valid(self.row).then(|| array.value(self.row))),
+            RecordColumn::Other(array) if array.data_type() == &DataType::LargeUtf8 => {
                 let array = array.as_string::<i64>();
                 Ok(array.is_valid(self.row).then(|| array.value(self.row)))
             }
-            Column::Other(array) if array.data_type() == &DataType::Utf8View => {
+            RecordColumn::Other(array) if array.data_type() == &DataType::Utf8View => {
                 let array = array.as_string_view();
                 Ok(array.is_valid(self.row).then(|| array.value(self.row)))
             }
-            Column::Other(array) if matches!(array.data_type(), DataType::Dictionary(..)) => {
+            RecordColumn::Other(array) if matches!(array.data_type(), DataType::Dictionary(..)) => {
                 self.of_dictionary(array.as_any_dictionary(), index)
             }
-            Column::Bytes(array) if array.is_null(self.row) => Ok(None),
-            Column::Bytes(array) => {
+            RecordColumn::Bytes(array) if array.is_null(self.row) => Ok(None),
+            RecordColumn::Bytes(array) => {
                 std::str::from_utf8(array.value(self.row)).map(Some).map_err(|_| {
                     self.columns.misread(index, "text: it holds bytes that are not UTF-8")
                 })
@@ -187,8 +187,10 @@ impl<'a> Record<'a> {
     pub fn bytes(&self, name: &'static str) -> Result<Option<&'a [u8]>, OperatorError> {
         let index = self.columns.find(name)?;
         match &self.columns.columns[index] {
-            Column::Bytes(array) => Ok(array.is_valid(self.row).then(|| array.value(self.row))),
-            Column::Other(array) if array.data_type() == &DataType::LargeBinary => {
+            RecordColumn::Bytes(array) => {
+                Ok(array.is_valid(self.row).then(|| array.value(self.row)))
+            }
+            RecordColumn::Other(array) if array.data_type() == &DataType::LargeBinary => {
                 let array = array.as_binary::<i64>();
                 Ok(array.is_valid(self.row).then(|| array.value(self.row)))
             }
@@ -206,7 +208,7 @@ impl<'a> Record<'a> {
     pub fn bool(&self, name: &'static str) -> Result<Option<bool>, OperatorError> {
         let index = self.columns.find(name)?;
         match &self.columns.columns[index] {
-            Column::Other(array) if array.data_type() == &DataType::Boolean => {
+            RecordColumn::Other(array) if array.data_type() == &DataType::Boolean => {
                 let array = array.as_boolean();
                 Ok(array.is_valid(self.row).then(|| array.value(self.row)))
             }
@@ -222,7 +224,7 @@ impl<'a> Record<'a> {
     pub fn timestamp(&self, name: &'static str) -> Result<Option<Micros>, OperatorError> {
         let index = self.columns.find(name)?;
         let far = || self.columns.misread(index, "a moment that microseconds can tell");
-        let Column::Other(array) = &self.columns.columns[index] else {
+        let RecordColumn::Other(array) = &self.columns.columns[index] else {
             return Err(self.columns.misread(index, "a moment"));
         };
         macro_rules! value {

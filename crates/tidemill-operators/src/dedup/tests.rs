@@ -163,7 +163,7 @@ proptest! {
 
 #[test]
 fn memory_of_forgotten_keys_is_given_back() {
-    let mut known = Known { keys: Map::default(), swept_at: SWEPT_FROM };
+    let mut known = KnownKeys { keys: Map::default(), swept_at: SWEPT_FROM };
     for time in 0..100_000_i64 {
         let bytes = time.to_le_bytes();
         assert!(known.passes(&bytes, time, Micros(time + 10), Micros(time)));
@@ -175,7 +175,7 @@ fn memory_of_forgotten_keys_is_given_back() {
 
 #[test]
 fn keys_are_told_apart() {
-    let mut known = Known { keys: Map::default(), swept_at: SWEPT_FROM };
+    let mut known = KnownKeys { keys: Map::default(), swept_at: SWEPT_FROM };
     let mut passes = |bytes: &[u8]| known.passes(bytes, 0, Micros::MAX, Micros::MIN);
     assert!(passes(b"a"));
     assert!(passes(b"b"));

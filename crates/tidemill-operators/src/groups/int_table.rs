@@ -10,7 +10,7 @@ use tidemill_state::prefetch;
 
 /// A key and its group, if `round` is the table's.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct IntSlot {
     key: i64,
     group: u32,
     round: u32,
@@ -20,7 +20,7 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct IntTable {
     /// A power of two of them.
-    slots: Vec<Slot>,
+    slots: Vec<IntSlot>,
     held: usize,
     /// Never 0, which is the round of a slot that was never used.
     round: u32,
@@ -36,14 +36,14 @@ impl IntTable {
 
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
+        self.slots.capacity() * size_of::<IntSlot>()
     }
 
     /// Forgets all keys; memory is kept.
     pub(super) fn clear(&mut self) {
         self.held = 0;
         self.round = self.round.checked_add(1).unwrap_or_else(|| {
-            self.slots.fill(Slot::default());
+            self.slots.fill(IntSlot::default());
             1
         });
     }
@@ -72,7 +72,7 @@ impl IntTable {
         loop {
             let slot = &mut self.slots[at];
             if slot.round != self.round {
-                *slot = Slot { key, group: next, round: self.round };
+                *slot = IntSlot { key, group: next, round: self.round };
                 self.held += 1;
                 return next;
             }
@@ -114,7 +114,7 @@ impl IntTable {
     }
 
     fn resize(&mut self, size: usize, hash_of: impl Fn(i64) -> u64) {
-        let before = std::mem::replace(&mut self.slots, vec![Slot::default(); size]);
+        let before = std::mem::replace(&mut self.slots, vec![IntSlot::default(); size]);
         let mask = size - 1;
         for slot in before.into_iter().filter(|slot| slot.round == self.round) {
             let mut at = hash_of(slot.key) as usize & mask;

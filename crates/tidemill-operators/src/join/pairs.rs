@@ -1,9 +1,9 @@
 //! The pairs that a lane finds in a cycle, copied together once.
 
 use super::Codecs;
-use crate::gather::{GATHERED_ROWS_MAX, Gather};
-use crate::held::{Held, RowCodec};
 use crate::lane::failed;
+use crate::row_picker::{GATHERED_ROWS_MAX, RowPicker};
+use crate::row_store::{RowCodec, RowStore};
 use arrow_array::{
     ArrayRef, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, new_null_array,
 };
@@ -80,8 +80,8 @@ impl Shape {
 #[derive(Debug)]
 pub(super) struct Pairs {
     shape: Shape,
-    pub(super) left: Gather,
-    right: Gather,
+    pub(super) left: RowPicker,
+    right: RowPicker,
     /// The source of the right that is a row of nulls.
     nulls: Option<usize>,
     /// The times of the pairs; unused where they are the left's.
@@ -90,7 +90,7 @@ pub(super) struct Pairs {
 
 impl Pairs {
     pub(super) fn new(shape: Shape) -> Self {
-        let (left, right) = (Gather::default(), Gather::default());
+        let (left, right) = (RowPicker::default(), RowPicker::default());
         Self { shape, left, right, nulls: None, times: Vec::new() }
     }
 
@@ -110,7 +110,7 @@ impl Pairs {
     }
 
     /// Adds the right's part of a pair.
-    pub(super) fn right_held<T>(&mut self, held: &Held<T>, slot: u32) {
+    pub(super) fn right_held<T>(&mut self, held: &RowStore<T>, slot: u32) {
         if !self.shape.right_columns.is_empty() {
             self.right.pick_held(held, slot);
         }

@@ -10,13 +10,13 @@
 
 use super::pairs::{Pairs, Shape};
 use super::{Codecs, Side as Port};
-use crate::due::Due;
-use crate::held::{Held, PieceId, RowCodec, shown};
 use crate::keys::{KeyCodec, Keys};
 use crate::lane::{Lane, Picked, TAKEN_AT_ONCE, Times};
+use crate::row_store::{PieceId, RowCodec, RowStore, table};
+use crate::timer_queue::TimerQueue;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, SchemaRef};
-use group::Groups;
+use group::KeyGroups;
 use std::{ops::Range, sync::Arc};
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
@@ -61,16 +61,16 @@ impl OperatorFactory for StreamJoin {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        let side = |codec| Side {
-            held: Held::default(),
-            by_time: Due::new(self.within.0),
+        let side = |codec| StreamSide {
+            held: RowStore::default(),
+            by_time: TimerQueue::new(self.within.0),
             arrived: 0,
             codec,
             noted: DirtyRows::default(),
             restored: Vec::new(),
         };
         let codecs = [self.shape.left_codec(), self.shape.right_codec()];
-        Box::new(SliceRows { groups: Groups::default(), sides: codecs.map(side) })
+        Box::new(SliceRows { groups: KeyGroups::default(), sides: codecs.map(side) })
     }
 
     fn does(&self) -> String {
@@ -94,8 +94,8 @@ impl OperatorFactory for StreamJoin {
         let (left, right) = self.shape.schema.fields().split_at(self.shape.left_columns);
         let matched = || Arc::new(Field::new(MATCHED_COLUMN, DataType::Boolean, false));
         let keys = self.sides.key_fields(&self.shape.schema);
-        let left = shown::shown_schema(Vec::new(), left, vec![shown::event_time(), matched()]);
-        let right = shown::shown_schema(keys, right, vec![shown::event_time()]);
+        let left = table::shown_schema(Vec::new(), left, vec![table::event_time(), matched()]);
+        let right = table::shown_schema(keys, right, vec![table::event_time()]);
         let table = |(name, schema): (&str, _)| StateTable { name: name.to_owned(), schema };
         [("left_rows", left), ("right_rows", right)].into_iter().map(table).collect()
     }
@@ -124,30 +124,30 @@ impl OperatorFactory for StreamJoin {
             let matched: BooleanArray = waiting().map(|it| Some(it.matched)).collect();
             Ok((Vec::new(), vec![times, Arc::new(matched)]))
         };
-        shown::rows(held, &slots, &self.tables().swap_remove(table).schema, beside, take)
+        table::rows(held, &slots, &self.tables().swap_remove(table).schema, beside, take)
     }
 }
 
 /// The rows of both sides that a slice holds.
 struct SliceRows {
-    groups: Groups,
-    sides: [Side; 2],
+    groups: KeyGroups,
+    sides: [StreamSide; 2],
 }
 
 /// The rows of one side.
-struct Side {
-    held: Held<Waiting>,
+struct StreamSide {
+    held: RowStore<WaitingRow>,
     /// Time, number of arrival and slot of every row.
-    by_time: Due<(u64, u32)>,
+    by_time: TimerQueue<(u64, u32)>,
     arrived: u64,
     codec: Arc<RowCodec>,
     noted: DirtyRows,
     /// Slots and rows that were restored.
-    restored: Vec<(u32, Waiting, Vec<u8>)>,
+    restored: Vec<(u32, WaitingRow, Vec<u8>)>,
 }
 
 /// A row that waits for partners.
-struct Waiting {
+struct WaitingRow {
     time: i64,
     /// Its number in the order of arrival.
     arrival: u64,
@@ -156,7 +156,7 @@ struct Waiting {
     matched: bool,
 }
 
-impl Waiting {
+impl WaitingRow {
     fn key<'a>(&self, keys: &'a KeyTable) -> Option<&'a [u8]> {
         self.group.map(|group| keys.key(group as usize))
     }
@@ -265,7 +265,7 @@ impl Meeting {
             let own = &mut sides[side];
             let arrival = own.arrived;
             let slot =
-                own.held.insert(piece, row, Waiting { time, arrival, group, matched: false });
+                own.held.insert(piece, row, WaitingRow { time, arrival, group, matched: false });
             // The slot may have been another row's when a checkpoint began.
             own.noted.change(slot as usize, |_| false);
             own.by_time.push(time, (arrival, slot));
@@ -352,7 +352,7 @@ impl SliceRows {
 
 /// Writes the row of a slot with all that is known of it.
 fn write_slot(
-    (keys, held, codec): (&KeyTable, &Held<Waiting>, &RowCodec),
+    (keys, held, codec): (&KeyTable, &RowStore<WaitingRow>, &RowCodec),
     slot: usize,
     out: &mut Vec<u8>,
 ) -> bool {
@@ -367,7 +367,7 @@ fn write_slot(
     true
 }
 
-impl Side {
+impl StreamSide {
     /// The row of a slot is about to change or to go.
     fn change(&mut self, keys: &KeyTable, slot: u32) {
         let Self { held, codec, noted, .. } = self;
@@ -383,13 +383,18 @@ impl Side {
         noted.drain(delta, most, &mut |slot, out| write_slot((keys, held, codec), slot, out))
     }
 
-    fn restore(&mut self, groups: &mut Groups, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+    fn restore(
+        &mut self,
+        groups: &mut KeyGroups,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), SavedError> {
         let mut from = ByteReader::new(value);
         let (hash, time, arrival) = (from.u64()?, from.i64()?, from.u64()?);
         let (matched, joins) = (from.bytes(1)? == [1], from.bytes(1)? == [1]);
         let bytes = from.sized()?;
         let group = joins.then(|| groups.of(bytes, hash));
-        let waiting = Waiting { time, arrival, group, matched };
+        let waiting = WaitingRow { time, arrival, group, matched };
         self.restored.push((row_of(key)? as u32, waiting, from.rest().to_vec()));
         Ok(())
     }
@@ -419,7 +424,7 @@ impl Side {
 /// Both sides; the groups of their rows follow from them.
 impl Structure for SliceRows {
     fn memory(&self) -> usize {
-        self.groups.memory() + self.sides.iter().map(Side::memory).sum::<usize>()
+        self.groups.memory() + self.sides.iter().map(StreamSide::memory).sum::<usize>()
     }
 
     fn track(&mut self) {
@@ -468,7 +473,7 @@ impl State for SliceRows {
 
 /// Writes the pair of a row and one of the other side.
 fn meet(
-    (keys, sides): (&KeyTable, &mut [Side; 2]),
+    (keys, sides): (&KeyTable, &mut [StreamSide; 2]),
     side: usize,
     (slot, other): (u32, u32),
     time: i64,

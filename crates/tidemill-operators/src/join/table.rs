@@ -5,9 +5,9 @@
 
 use super::Codecs;
 use super::pairs::{Pairs, Shape};
-use crate::held::{Held, RowCodec, shown};
 use crate::keys::{KeyCodec, Keys};
 use crate::lane::{Lane, Part, Picked, TAKEN_AT_ONCE, picked_rows, row_at};
+use crate::row_store::{RowCodec, RowStore, table};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::{ops::Range, sync::Arc};
@@ -41,9 +41,9 @@ impl OperatorFactory for TableJoin {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Table {
+        Box::new(JoinTable {
             keys: KeyTable::new(),
-            held: Held::default(),
+            held: RowStore::default(),
             codec: self.shape.right_codec(),
             noted: DirtyRows::default(),
             restored: Vec::new(),
@@ -61,7 +61,7 @@ impl OperatorFactory for TableJoin {
     fn tables(&self) -> Vec<StateTable> {
         let keys = self.sides.key_fields(&self.shape.schema);
         let held = &self.shape.schema.fields()[self.shape.left_columns..];
-        vec![StateTable::only(shown::shown_schema(keys, held, Vec::new()))]
+        vec![StateTable::only(table::shown_schema(keys, held, Vec::new()))]
     }
 
     fn rows(
@@ -70,22 +70,22 @@ impl OperatorFactory for TableJoin {
         at: StateAt<'_>,
         take: &mut TakeRows<'_>,
     ) -> Result<(), OperatorError> {
-        let table: &Table = at.of();
+        let table: &JoinTable = at.of();
         let slots: Vec<u32> = table.held.slots().map(|(slot, _)| slot).collect();
         let [_, right] = self.sides.make();
         let beside = |_, slots: &[u32], _: &RecordBatch| {
             let keys = slots.iter().map(|slot| Some(table.keys.key(*slot as usize)));
             Ok((right.columns(keys)?, Vec::new()))
         };
-        shown::rows(&table.held, &slots, &self.tables().remove(0).schema, beside, take)
+        table::rows(&table.held, &slots, &self.tables().remove(0).schema, beside, take)
     }
 }
 
 /// The table's rows of one slice.
-struct Table {
+struct JoinTable {
     /// The number of a key is the slot of its row: none goes.
     keys: KeyTable,
-    held: Held<()>,
+    held: RowStore<()>,
     codec: Arc<RowCodec>,
     noted: DirtyRows,
     /// Rows that were restored, in the order of their slots.
@@ -94,7 +94,7 @@ struct Table {
 
 /// Writes the row of a slot with its key.
 fn write_slot(
-    (keys, held, codec): (&KeyTable, &Held<()>, &RowCodec),
+    (keys, held, codec): (&KeyTable, &RowStore<()>, &RowCodec),
     slot: usize,
     out: &mut Vec<u8>,
 ) -> bool {
@@ -107,13 +107,13 @@ fn write_slot(
     true
 }
 
-impl State for Table {
+impl State for JoinTable {
     fn structures(&mut self) -> Vec<&mut dyn Structure> {
         vec![self]
     }
 }
 
-impl Structure for Table {
+impl Structure for JoinTable {
     fn memory(&self) -> usize {
         self.keys.memory() + self.held.memory(|()| 0) + self.noted.memory()
     }
@@ -158,7 +158,7 @@ fn not_each_once() -> SavedError {
     SavedError::new("a key of the saved table is missing, or is there twice")
 }
 
-impl Table {
+impl JoinTable {
     /// Takes rows of the table. A row with a null key meets nobody and is left out.
     fn apply(&mut self, part: Part, picked: &Picked<'_>, keys: &Keys, kept: &RecordBatch) {
         let piece = self.held.add(kept);
@@ -252,7 +252,7 @@ impl TableOperator {
             inputs.push((Picked { batch, rows }, keys, kept));
         }
         for (slice, parts) in self.lanes[1].slices() {
-            let table: &mut Table = context.state(slice);
+            let table: &mut JoinTable = context.state(slice);
             for part in parts {
                 let (picked, keys, kept) = &inputs[part.block];
                 table.apply(*part, picked, keys, kept);
@@ -273,7 +273,7 @@ impl TableOperator {
         let keep_unmatched = self.pairs.shape().kind == JoinKind::Left;
         let mut sources = vec![None; read.len()];
         for (slice, parts) in self.lanes[0].slices() {
-            let table: &mut Table = context.state(slice);
+            let table: &mut JoinTable = context.state(slice);
             self.pairs.next_slice(slice);
             for part in parts {
                 let (batch, keys) = &read[part.block];

@@ -1,8 +1,8 @@
 //! The groups of one slice, each with its best rows.
 
 use super::write;
-use crate::gather::{GATHERED_ROWS_MAX, Gather};
-use crate::held::{Held, PieceId, RowCodec};
+use crate::row_picker::{GATHERED_ROWS_MAX, RowPicker};
+use crate::row_store::{PieceId, RowCodec, RowStore};
 use arrow_array::RecordBatch;
 use std::cmp::Reverse;
 use std::{collections::BinaryHeap, sync::Arc};
@@ -14,13 +14,13 @@ use tidemill_state::{
 use tidemill_types::Micros;
 
 /// The open groups of a slice.
-pub(super) struct Groups {
+pub(super) struct TopGroups {
     /// By number.
-    groups: Vec<Option<Group>>,
+    groups: Vec<Option<TopGroup>>,
     /// The numbers of the groups, by the hashes of their keys.
     index: HashIndex,
     free: Vec<u32>,
-    held: Held<()>,
+    held: RowStore<()>,
     /// True if groups are of windows and come out when those close.
     windowed: bool,
     /// If so: end, first arrival and number of every group, the earliest first. A group whose
@@ -33,7 +33,7 @@ pub(super) struct Groups {
     restored: Vec<(Vec<u8>, u32, Best)>,
 }
 
-struct Group {
+struct TopGroup {
     hash: u64,
     key: Box<[u8]>,
     /// The arrival of its first row.
@@ -63,22 +63,22 @@ pub(super) struct Arrival<'a> {
 }
 
 /// Takes rows of one batch.
-pub(super) struct RowsOf<'a> {
-    groups: &'a mut Groups,
+pub(super) struct GroupRows<'a> {
+    groups: &'a mut TopGroups,
     batch: &'a RecordBatch,
     k: usize,
     /// The batch among the held ones, once a row of it is held.
     piece: Option<PieceId>,
 }
 
-impl Groups {
+impl TopGroups {
     /// No groups.
     pub(super) fn new(windowed: bool, codec: Arc<RowCodec>) -> Self {
         Self {
             groups: Vec::new(),
             index: HashIndex::default(),
             free: Vec::new(),
-            held: Held::default(),
+            held: RowStore::default(),
             windowed,
             due: BinaryHeap::new(),
             arrived: 0,
@@ -132,22 +132,22 @@ impl Groups {
     }
 
     /// Takes rows of a batch; each group holds `k`.
-    pub(super) fn rows_of<'a>(&'a mut self, batch: &'a RecordBatch, k: usize) -> RowsOf<'a> {
-        RowsOf { groups: self, batch, k, piece: None }
+    pub(super) fn rows_of<'a>(&'a mut self, batch: &'a RecordBatch, k: usize) -> GroupRows<'a> {
+        GroupRows { groups: self, batch, k, piece: None }
     }
 
     /// Writes the groups whose rows lie before `limit`; all of them if that is the end of time.
     pub(super) fn complete(
         &mut self,
         limit: Micros,
-        complete: &mut Gather,
+        complete: &mut RowPicker,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         if self.windowed {
             let is_due = |end: i64| limit == Micros::MAX || end < limit.0;
             while self.due.peek().is_some_and(|Reverse((end, ..))| is_due(*end)) {
                 let Some(Reverse((end, first, number))) = self.due.pop() else { break };
-                let is_it = |it: &mut Group| it.first == first && it.end == end;
+                let is_it = |it: &mut TopGroup| it.first == first && it.end == end;
                 if !self.groups[number as usize].as_mut().is_some_and(is_it) {
                     continue;
                 }
@@ -161,7 +161,7 @@ impl Groups {
         } else if limit == Micros::MAX {
             let Self { groups, held, codec, noted, .. } = self;
             noted.clear(&mut |number, out| write_group((groups, held, codec), number, out));
-            let mut groups: Vec<Group> = self.groups.drain(..).flatten().collect();
+            let mut groups: Vec<TopGroup> = self.groups.drain(..).flatten().collect();
             self.index.clear();
             groups.sort_unstable_by_key(|group| group.first);
             for group in groups {
@@ -178,9 +178,9 @@ impl Groups {
     /// The slots of all rows and their places in their groups, group by group as these will come
     /// out.
     pub(super) fn ranked(&self) -> (Vec<u32>, Vec<u64>) {
-        let mut groups: Vec<&Group> = self.groups.iter().flatten().collect();
+        let mut groups: Vec<&TopGroup> = self.groups.iter().flatten().collect();
         groups.sort_unstable_by_key(|it| (if self.windowed { it.end } else { 0 }, it.first));
-        let best_first = |group: &&Group| {
+        let best_first = |group: &&TopGroup| {
             let mut best: Vec<&Best> = group.best.iter().collect();
             best.sort_unstable();
             best.into_iter().map(|it| it.slot).zip(1..).collect::<Vec<_>>()
@@ -189,7 +189,7 @@ impl Groups {
     }
 
     /// The rows that are held.
-    pub(super) fn held_rows(&self) -> &Held<()> {
+    pub(super) fn held_rows(&self) -> &RowStore<()> {
         &self.held
     }
 
@@ -201,9 +201,9 @@ impl Groups {
 
 /// Gives a group's rows, the best first, and lets go of them.
 fn give(
-    held: &mut Held<()>,
-    group: Group,
-    complete: &mut Gather,
+    held: &mut RowStore<()>,
+    group: TopGroup,
+    complete: &mut RowPicker,
     output: &mut Output,
 ) -> Result<(), OperatorError> {
     for best in group.best.into_sorted_vec() {
@@ -218,7 +218,7 @@ fn give(
 
 /// Writes a group with its rows.
 fn write_group(
-    (groups, held, codec): (&[Option<Group>], &Held<()>, &RowCodec),
+    (groups, held, codec): (&[Option<TopGroup>], &RowStore<()>, &RowCodec),
     number: usize,
     out: &mut Vec<u8>,
 ) -> bool {
@@ -239,13 +239,13 @@ fn write_group(
     true
 }
 
-impl State for Groups {
+impl State for TopGroups {
     fn structures(&mut self) -> Vec<&mut dyn Structure> {
         vec![self]
     }
 }
 
-impl Structure for Groups {
+impl Structure for TopGroups {
     fn memory(&self) -> usize {
         let of = |number: usize| {
             self.groups[number].as_ref().map_or(0, |group| {
@@ -253,7 +253,7 @@ impl Structure for Groups {
                 group.key.len() + group.best.capacity() * size_of::<Best>() + values
             })
         };
-        self.groups.capacity() * size_of::<Option<Group>>()
+        self.groups.capacity() * size_of::<Option<TopGroup>>()
             + sampled(self.groups.len(), of)
             + self.index.memory()
             + self.held.memory(|()| 0)
@@ -283,7 +283,7 @@ impl Structure for Groups {
         let number = number as u32;
         let (hash, first, end) = (from.u64()?, from.u64()?, from.i64()?);
         let (key, best) = (from.sized()?.into(), BinaryHeap::new());
-        self.groups.push(Some(Group { hash, key, first, end, best }));
+        self.groups.push(Some(TopGroup { hash, key, first, end, best }));
         self.index.insert(hash, number);
         self.arrived = self.arrived.max(first + 1);
         for _ in 0..from.u32()? {
@@ -316,9 +316,9 @@ impl Structure for Groups {
     }
 }
 
-impl RowsOf<'_> {
+impl GroupRows<'_> {
     /// The groups that rows go to.
-    pub(super) fn groups(&self) -> &Groups {
+    pub(super) fn groups(&self) -> &TopGroups {
         self.groups
     }
 
@@ -350,7 +350,7 @@ impl RowsOf<'_> {
         }
         let group = groups.groups[number as usize].get_or_insert_with(|| {
             let (key, best) = (it.key.into(), BinaryHeap::new());
-            Group { hash: it.hash, key, first: arrival, end: it.time, best }
+            TopGroup { hash: it.hash, key, first: arrival, end: it.time, best }
         });
         if groups.windowed && is_later {
             group.end = it.time;

@@ -191,7 +191,7 @@ proptest! {
 #[test]
 fn no_more_than_k_rows_of_a_group_are_held() {
     let codec = Arc::new(RowCodec::new(batch(&[]).schema()));
-    let mut groups = Groups::new(false, codec);
+    let mut groups = TopGroups::new(false, codec);
     let mut next = 0;
     for _ in 0..200 {
         let rows: Vec<Row> = (next..next + 500).map(|id| (id, 0, 0, None)).collect();
@@ -205,7 +205,7 @@ fn no_more_than_k_rows_of_a_group_are_held() {
             let hash = u64::from(key[0]);
             taken.take(Arrival { row, hash, key: &key, value: &value, time: *id });
         }
-        let mut complete = Gather::default();
+        let mut complete = RowPicker::default();
         groups.complete(Micros::MIN, &mut complete, &mut Output::new(1 << 10)).unwrap();
         assert_eq!(groups.held(), 6);
     }

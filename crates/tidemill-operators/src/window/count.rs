@@ -8,12 +8,12 @@
 //! The queue is two stacks, so a record costs the same however large the window is: every pane is
 //! merged a constant number of times between coming and leaving. Order is kept for `first`, `last`.
 
-mod held;
+mod open_windows;
 
 use super::spans::greatest_common_divisor;
-use super::{Emitter, Prepared, Windowed, has_rows, shown};
+use super::{Emitter, Prepared, Windowed, has_rows, state_table};
 use crate::lane::TAKEN_AT_ONCE;
-use held::{Window, Windows};
+use open_windows::{CountWindow, CountWindows};
 use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
@@ -26,7 +26,7 @@ use tidemill_types::SliceId;
 const UNBOUNDED: u64 = 1 << 40;
 
 #[derive(Clone)]
-struct Factory {
+struct CountFactory {
     plan: Arc<Windowed>,
     every: u64,
     /// Records of a pane, and panes of a window.
@@ -34,8 +34,8 @@ struct Factory {
     panes: u64,
 }
 
-struct Lane {
-    factory: Factory,
+struct CountLane {
+    factory: CountFactory,
     emitter: Emitter,
     /// Rows of a slice in a block.
     rows: Vec<u32>,
@@ -48,16 +48,16 @@ pub(super) fn count(plan: Arc<Windowed>, size: u64, every: u64) -> Arc<dyn Opera
     let whole = |it: u64| i64::try_from(it).unwrap_or(i64::MAX);
     let pane = greatest_common_divisor(whole(size), whole(every)).unsigned_abs();
     let (pane, panes) = if size >= UNBOUNDED { (u64::MAX, u64::MAX) } else { (pane, size / pane) };
-    Arc::new(Factory { plan, every, pane, panes })
+    Arc::new(CountFactory { plan, every, pane, panes })
 }
 
-impl OperatorFactory for Factory {
+impl OperatorFactory for CountFactory {
     fn outputs(&self) -> Vec<arrow_schema::SchemaRef> {
         vec![Arc::clone(&self.plan.output), Arc::clone(&self.plan.input)]
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        Box::new(Lane {
+        Box::new(CountLane {
             emitter: Emitter::new(&self.plan, 0),
             factory: self.clone(),
             rows: Vec::new(),
@@ -66,7 +66,7 @@ impl OperatorFactory for Factory {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Windows::new(&self.plan))
+        Box::new(CountWindows::new(&self.plan))
     }
 
     fn does(&self) -> String {
@@ -75,7 +75,7 @@ impl OperatorFactory for Factory {
     }
 
     fn tables(&self) -> Vec<StateTable> {
-        vec![shown::table(&self.plan)]
+        vec![state_table::table(&self.plan)]
     }
 
     fn rows(
@@ -84,12 +84,12 @@ impl OperatorFactory for Factory {
         at: StateAt<'_>,
         take: &mut TakeRows<'_>,
     ) -> Result<(), OperatorError> {
-        let state: &Windows = at.of();
-        let mut showing = shown::Showing::new(&self.plan, take);
+        let state: &CountWindows = at.of();
+        let mut showing = state_table::WindowRows::new(&self.plan, take);
         for (key, it) in state.windows.iter().enumerate() {
             let away = state.expiry.as_ref().filter(|_| it.is_away);
             let alone = away.map(|expiry| {
-                let mut alone = Windows::new(&self.plan);
+                let mut alone = CountWindows::new(&self.plan);
                 expiry.look_at(key, |bytes| alone.restore_row(0, bytes));
                 alone
             });
@@ -106,10 +106,10 @@ impl OperatorFactory for Factory {
     }
 }
 
-impl Factory {
+impl CountFactory {
     /// The accumulators of a key's next result so far. Some of the held panes may leave before it is
     /// due.
-    fn next_result(&self, it: &Window) -> Vec<u32> {
+    fn next_result(&self, it: &CountWindow) -> Vec<u32> {
         let whole = [it.front.last().copied(), it.back_sum, it.filling];
         if self.panes == u64::MAX {
             return whole.into_iter().flatten().collect();
@@ -131,14 +131,14 @@ impl Factory {
     }
 }
 
-impl Windows {
+impl CountWindows {
     /// Adds the accumulators of `from` to those of `to`.
     fn add(&mut self, plan: &Windowed, to: u32, from: u32) {
         self.cells.add_within(&plan.aggregates, to as usize, from as usize);
     }
 
     /// The full pane goes to the back; the oldest leaves if the window is full.
-    fn end_pane(&mut self, it: &Factory, key: usize) {
+    fn end_pane(&mut self, it: &CountFactory, key: usize) {
         let Some(pane) = self.windows[key].filling.take() else { return };
         self.windows[key].in_pane = 0;
         let held = self.windows[key].front.len() + self.windows[key].back.len();
@@ -159,7 +159,7 @@ impl Windows {
 
     /// The oldest pane leaves. An empty front is first made of the back: sums from each pane to
     /// the last, so that the front always has the sum of its remaining panes.
-    fn end_oldest(&mut self, it: &Factory, key: usize) {
+    fn end_oldest(&mut self, it: &CountFactory, key: usize) {
         if self.windows[key].front.is_empty() {
             let back = std::mem::take(&mut self.windows[key].back);
             let mut newer: Option<u32> = None;
@@ -180,7 +180,7 @@ impl Windows {
     }
 
     /// The accumulators of the whole window, in a new cell.
-    fn whole(&mut self, it: &Factory, key: usize) -> u32 {
+    fn whole(&mut self, it: &CountFactory, key: usize) -> u32 {
         let window = &self.windows[key];
         let parts = [window.front.last().copied(), window.back_sum, window.filling];
         let whole = self.fresh();
@@ -191,11 +191,11 @@ impl Windows {
     }
 }
 
-impl Lane {
+impl CountLane {
     /// Takes the rows of a slice.
     fn take_slice(
         &mut self,
-        state: &mut Windows,
+        state: &mut CountWindows,
         slice: SliceId,
         (block, prepared): (&Block, &Prepared),
     ) {
@@ -219,12 +219,17 @@ impl Lane {
         (self.rows, self.keys) = (rows, keys);
     }
 
-    fn take_row(&mut self, state: &mut Windows, key: usize, (row, prepared): (usize, &Prepared)) {
+    fn take_row(
+        &mut self,
+        state: &mut CountWindows,
+        key: usize,
+        (row, prepared): (usize, &Prepared),
+    ) {
         let it = &self.factory;
         let plan = &it.plan;
         state.change(key);
         if state.windows.len() <= key {
-            state.windows.resize_with(key + 1, Window::default);
+            state.windows.resize_with(key + 1, CountWindow::default);
         }
         let cell = match state.windows[key].filling {
             Some(cell) => cell,
@@ -260,7 +265,7 @@ impl Lane {
     }
 }
 
-impl Operator for Lane {
+impl Operator for CountLane {
     fn cycle(
         &mut self,
         context: &mut Context<'_>,
@@ -271,7 +276,7 @@ impl Operator for Lane {
         let (blocks, prepared) = plan.prepare_all(input.port(0), context)?;
         let blocks = &*blocks;
         for slice in context.slices.clone().map(SliceId).filter(|it| has_rows(blocks, *it)) {
-            let state: &mut Windows = context.state(slice);
+            let state: &mut CountWindows = context.state(slice);
             self.emitter.begin(slice);
             for (block, prepared) in blocks.iter().zip(&prepared) {
                 self.take_slice(state, slice, (block, prepared));

@@ -15,7 +15,7 @@
 
 use super::spans::Spans;
 use super::table::Table;
-use super::{Emitter, Late, Prepared, Windowed, has_rows, shown};
+use super::{Emitter, Late, Prepared, Windowed, has_rows, state_table};
 use crate::groups::BlockKeys;
 use crate::lane::TAKEN_AT_ONCE;
 use std::{
@@ -30,16 +30,16 @@ use tidemill_flow::{
 use tidemill_state::HashOfEntry;
 use tidemill_types::{Micros, SliceId, Span};
 
-mod held;
+mod pane_store;
 mod rows;
 
-use held::{Panes, Wanted};
+use pane_store::{Panes, WantedKeys};
 
 /// Groups whose results are read together.
 const READ_AT_ONCE: usize = 256;
 
 /// One stage on panes.
-pub(super) struct Stage {
+pub(super) struct PaneStage {
     /// All stages on the same panes have the same keys and accumulators.
     pub(super) plan: Arc<Windowed>,
     /// Its windows; none: one window, closed by the end of the input.
@@ -48,7 +48,7 @@ pub(super) struct Stage {
     pub(super) name: Option<String>,
 }
 
-impl Stage {
+impl PaneStage {
     /// Returns true if an emitted row has the latest time of its key's records.
     fn is_by_latest(&self) -> bool {
         self.spans.is_none() && self.plan.time.is_some()
@@ -56,19 +56,19 @@ impl Stage {
 }
 
 #[derive(Clone)]
-struct Factory {
-    stages: Arc<[Stage]>,
+struct PaneFactory {
+    stages: Arc<[PaneStage]>,
 }
 
-struct Lane {
-    stages: Arc<[Stage]>,
-    outlets: Vec<Outlet>,
+struct PaneLane {
+    stages: Arc<[PaneStage]>,
+    outlets: Vec<PaneOutlet>,
     rows: Vec<u32>,
     groups: Vec<u32>,
 }
 
 /// The output of one stage.
-struct Outlet {
+struct PaneOutlet {
     emitter: Emitter,
     late: Vec<u32>,
     /// True while rows of the current pane are late.
@@ -76,13 +76,13 @@ struct Outlet {
 }
 
 /// One stage, or several with windows over time and one pane length.
-pub(super) fn on_panes(stages: Vec<Stage>) -> Arc<dyn OperatorFactory> {
-    Arc::new(Factory { stages: stages.into() })
+pub(super) fn on_panes(stages: Vec<PaneStage>) -> Arc<dyn OperatorFactory> {
+    Arc::new(PaneFactory { stages: stages.into() })
 }
 
-impl OperatorFactory for Factory {
+impl OperatorFactory for PaneFactory {
     fn outputs(&self) -> Vec<arrow_schema::SchemaRef> {
-        let of_stage = |it: &Stage| [Arc::clone(&it.plan.output), Arc::clone(&it.plan.input)];
+        let of_stage = |it: &PaneStage| [Arc::clone(&it.plan.output), Arc::clone(&it.plan.input)];
         self.stages.iter().flat_map(of_stage).collect()
     }
 
@@ -91,12 +91,12 @@ impl OperatorFactory for Factory {
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        let outlet = |(nth, it): (usize, &Stage)| Outlet {
+        let outlet = |(nth, it): (usize, &PaneStage)| PaneOutlet {
             emitter: Emitter::new(&it.plan, 2 * nth),
             late: Vec::new(),
             is_late: false,
         };
-        Box::new(Lane {
+        Box::new(PaneLane {
             outlets: self.stages.iter().enumerate().map(outlet).collect(),
             stages: Arc::clone(&self.stages),
             rows: Vec::new(),
@@ -138,7 +138,7 @@ impl OperatorFactory for Factory {
     }
 
     fn tables(&self) -> Vec<StateTable> {
-        self.stages.iter().map(|it| shown::table(&it.plan)).collect()
+        self.stages.iter().map(|it| state_table::table(&it.plan)).collect()
     }
 
     fn rows(
@@ -150,7 +150,7 @@ impl OperatorFactory for Factory {
         let stage = &self.stages[table];
         let watermark = at.watermark;
         let panes: &Panes = at.of();
-        let mut showing = shown::Showing::new(&stage.plan, take);
+        let mut showing = state_table::WindowRows::new(&stage.plan, take);
         match stage.spans {
             Some(spans) => {
                 for end in panes.closing(&spans, (watermark, Micros::MAX)) {
@@ -181,14 +181,14 @@ impl OperatorFactory for Factory {
 }
 
 fn show(
-    showing: &mut shown::Showing<'_, '_>,
+    showing: &mut state_table::WindowRows<'_, '_>,
     table: &Table,
     bounds: (i64, i64),
 ) -> Result<ControlFlow<()>, OperatorError> {
     showing.window((&table.groups, &table.cells), bounds)
 }
 
-impl Lane {
+impl PaneLane {
     /// The part of the plan that all stages share.
     fn plan(&self) -> &Arc<Windowed> {
         &self.stages[0].plan
@@ -360,7 +360,7 @@ impl Lane {
     fn close_shared(
         &mut self,
         panes: &mut Panes,
-        stages: &[Stage],
+        stages: &[PaneStage],
         between: (Micros, Micros),
         output: &mut Output,
     ) -> Result<(), OperatorError> {
@@ -435,7 +435,7 @@ impl Lane {
     }
 }
 
-impl Operator for Lane {
+impl Operator for PaneLane {
     fn cycle(
         &mut self,
         context: &mut Context<'_>,

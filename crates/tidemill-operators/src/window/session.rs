@@ -16,11 +16,11 @@
 //! Keys without a session are forgotten when they are half of all: the memory of a slice follows its
 //! open sessions, not its history.
 
-use super::{Emitter, Late, Prepared, Windowed, shown};
+use super::{Emitter, Late, Prepared, Windowed, state_table};
 use crate::aggregate::Cells;
-use crate::due::Due;
 use crate::groups::{BlockKeys, Groups, KeyPlan};
 use crate::lane::TAKEN_AT_ONCE;
+use crate::timer_queue::TimerQueue;
 use smallvec::SmallVec;
 use std::{borrow::Cow, ops::Range, sync::Arc};
 use tidemill_flow::{
@@ -52,7 +52,7 @@ struct Session {
 
 /// A key's sessions.
 #[derive(Debug)]
-struct Open {
+struct OpenSession {
     /// In the order of time, each at least the gap behind the one before. Most keys have one.
     sessions: SmallVec<[Session; 1]>,
     /// None of them ends before this; the queue has it.
@@ -63,25 +63,25 @@ struct Open {
 struct Sessions {
     keys: Groups,
     /// By key.
-    open: Vec<Open>,
+    open: Vec<OpenSession>,
     cells: Cells,
     free: Vec<u32>,
     opened: u64,
     /// Keys with a session.
     live: usize,
     /// The times at which keys are due. An entry that differs from its key's own is of the past.
-    due: Due<u32>,
+    due: TimerQueue<u32>,
     noted: DirtyRows,
 }
 
 #[derive(Clone)]
-struct Factory {
+struct SessionFactory {
     plan: Arc<Windowed>,
     gap: i64,
 }
 
-struct Lane {
-    factory: Factory,
+struct SessionLane {
+    factory: SessionFactory,
     emitter: Emitter,
     /// Rows of a slice in a block.
     rows: Vec<u32>,
@@ -94,16 +94,16 @@ struct Lane {
 
 /// Windows that end after a silence of `gap` microseconds.
 pub(super) fn session(plan: Arc<Windowed>, gap: i64) -> Arc<dyn OperatorFactory> {
-    Arc::new(Factory { plan, gap })
+    Arc::new(SessionFactory { plan, gap })
 }
 
-impl OperatorFactory for Factory {
+impl OperatorFactory for SessionFactory {
     fn outputs(&self) -> Vec<arrow_schema::SchemaRef> {
         vec![Arc::clone(&self.plan.output), Arc::clone(&self.plan.input)]
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        Box::new(Lane {
+        Box::new(SessionLane {
             emitter: Emitter::new(&self.plan, 0),
             factory: self.clone(),
             rows: Vec::new(),
@@ -127,7 +127,7 @@ impl OperatorFactory for Factory {
     }
 
     fn tables(&self) -> Vec<StateTable> {
-        vec![shown::table(&self.plan)]
+        vec![state_table::table(&self.plan)]
     }
 
     fn rows(
@@ -137,7 +137,7 @@ impl OperatorFactory for Factory {
         take: &mut TakeRows<'_>,
     ) -> Result<(), OperatorError> {
         let state: &Sessions = at.of();
-        let mut showing = shown::Showing::new(&self.plan, take);
+        let mut showing = state_table::WindowRows::new(&self.plan, take);
         for (key, open) in state.open.iter().enumerate() {
             for it in as_opened(&open.sessions).iter() {
                 let bounds = (it.first, it.last.saturating_add(self.gap));
@@ -160,7 +160,7 @@ impl Sessions {
             free: Vec::new(),
             opened: 0,
             live: 0,
-            due: Due::new(gap),
+            due: TimerQueue::new(gap),
             noted: DirtyRows::default(),
         }
     }
@@ -200,9 +200,10 @@ impl Sessions {
     /// The accumulators of the session of a record; sessions that it joins go to `merges`.
     fn cell(&mut self, key: usize, time: i64, gap: i64, merges: &mut Vec<(u32, u32)>) -> u32 {
         if self.open.len() <= key {
-            self.open.resize_with(key + 1, || Open { sessions: SmallVec::new(), due: i64::MAX });
+            self.open
+                .resize_with(key + 1, || OpenSession { sessions: SmallVec::new(), due: i64::MAX });
         }
-        let Open { sessions, due } = &mut self.open[key];
+        let OpenSession { sessions, due } = &mut self.open[key];
         let touched = touched(sessions, time, gap);
         if touched.is_empty() {
             let cell = self.free.pop().unwrap_or_else(|| {
@@ -285,12 +286,12 @@ fn as_opened(sessions: &[Session]) -> Cow<'_, [Session]> {
 
 /// Writes a key with its sessions and their accumulators.
 fn write_key(
-    (keys, open, cells): (&Groups, &[Open], &Cells),
+    (keys, open, cells): (&Groups, &[OpenSession], &Cells),
     key: usize,
     out: &mut Vec<u8>,
 ) -> bool {
     // A key that has just come has no sessions yet, nor had it any.
-    let Some(Open { sessions, .. }) = open.get(key) else { return false };
+    let Some(OpenSession { sessions, .. }) = open.get(key) else { return false };
     keys.save(key, out);
     out.extend_from_slice(&(sessions.len() as u32).to_le_bytes());
     for it in as_opened(sessions).iter() {
@@ -315,7 +316,7 @@ impl Structure for Sessions {
             _ => 0,
         };
         self.keys.memory()
-            + self.open.capacity() * size_of::<Open>()
+            + self.open.capacity() * size_of::<OpenSession>()
             + sampled(self.open.len(), of)
             + self.cells.memory()
             + self.free.capacity() * size_of::<u32>()
@@ -355,7 +356,7 @@ impl Structure for Sessions {
             self.live += 1;
             self.due.push(due, key as u32);
         }
-        self.open.push(Open { sessions, due });
+        self.open.push(OpenSession { sessions, due });
         from.end()
     }
 
@@ -364,7 +365,7 @@ impl Structure for Sessions {
     }
 }
 
-impl Lane {
+impl SessionLane {
     /// Takes the rows of a slice.
     fn take_slice(
         &mut self,
@@ -466,7 +467,7 @@ impl Lane {
     }
 }
 
-impl Operator for Lane {
+impl Operator for SessionLane {
     fn cycle(
         &mut self,
         context: &mut Context<'_>,

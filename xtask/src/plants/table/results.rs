@@ -100,7 +100,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "refused-row-kept",
         what: "A row that an argument has no value for is counted, with the values of another.",
         package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/refused.rs",
+        file: "crates/tidemill-operators/src/dead_letters.rs",
         changes: &[(
             "order.extend(rows.iter().copied().filter(|row| !is_refused(row)));",
             "order.extend(rows);",
@@ -138,7 +138,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "due-with-its-step",
         what: "All that is due within a step of time is looked at when that begins.",
         package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/due.rs",
+        file: "crates/tidemill-operators/src/timer_queue.rs",
         changes: &[("let is_over = *step.key() < reached;", "let is_over = true;")],
         caught_by: &["each_is_taken_once_its_time_has_come"],
     },

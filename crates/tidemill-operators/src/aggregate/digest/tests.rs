@@ -1,10 +1,10 @@
 //! What is saved of a digest.
 
 use super::*;
-use crate::aggregate::{Kept, sides::Side};
+use crate::aggregate::{AccumulatorKind, sides::SideColumn};
 use tidemill_state::{ByteReader, put_bytes, write_plain};
 
-fn saved(side: &Side) -> Vec<u8> {
+fn saved(side: &SideColumn) -> Vec<u8> {
     let mut out = Vec::new();
     side.save(0, &mut out);
     out
@@ -12,7 +12,7 @@ fn saved(side: &Side) -> Vec<u8> {
 
 #[test]
 fn a_digest_of_finite_values_is_saved_as_it_always_was() {
-    let mut side = Side::new(Kept::Digest);
+    let mut side = SideColumn::new(AccumulatorKind::Digest);
     side.resize(1);
     let option = |it: Option<(Vec<u8>, Vec<f64>)>| {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
@@ -39,9 +39,9 @@ fn a_digest_is_saved_with_what_is_not_finite() {
     }
     whole.settle();
     whole.update(2.0);
-    let mut side = Side::Digest(vec![Some(Box::new(whole))]);
+    let mut side = SideColumn::Digest(vec![Some(Box::new(whole))]);
     let bytes = saved(&side);
-    let mut other = Side::new(Kept::Digest);
+    let mut other = SideColumn::new(AccumulatorKind::Digest);
     other.resize(1);
     other.restore(0, &mut ByteReader::new(&bytes)).expect("it was saved");
     assert_eq!(saved(&other), bytes);

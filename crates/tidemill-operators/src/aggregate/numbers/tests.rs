@@ -12,8 +12,8 @@ fn decimals(values: Vec<Option<i128>>, digits: u8, scale: i8) -> ArrayRef {
 }
 
 fn held_and_back(column: &ArrayRef) -> ArrayRef {
-    assert_eq!(held(column.data_type()), Some(Held::Wide));
-    let ArgColumn::Wide(wide) = ArgColumn::new(column, Held::Wide).expect("it fits") else {
+    assert_eq!(held(column.data_type()), Some(NumberKind::Wide));
+    let ArgColumn::Wide(wide) = ArgColumn::new(column, NumberKind::Wide).expect("it fits") else {
         panic!("wide numbers");
     };
     from_wide(&wide, column.data_type()).expect("what it was")
@@ -55,5 +55,5 @@ fn what_stands_under_a_null_is_not_looked_at() {
     assert_eq!(&held_and_back(&column), &column);
     // A file may say that there are fewer digits than there are.
     let long = Decimal128Array::from(vec![i128::MAX]).with_data_type(DataType::Decimal128(12, 2));
-    assert!(ArgColumn::new(&(Arc::new(long) as ArrayRef), Held::Wide).is_err());
+    assert!(ArgColumn::new(&(Arc::new(long) as ArrayRef), NumberKind::Wide).is_err());
 }

@@ -28,7 +28,7 @@ fn of_parts(
     column: &ArrayRef,
     (times, parts): (&[i64], &[u32]),
 ) -> Result<Vec<ArrayRef>, OperatorError> {
-    let argument = |(_, _, held): &(_, _, Held)| ArgColumn::new(column, *held);
+    let argument = |(_, _, held): &(_, _, NumberKind)| ArgColumn::new(column, *held);
     let arguments = plan.arguments.iter().map(argument).collect::<Result<Vec<_>, _>>()?;
     let taken = Taken { arguments: &arguments, times: Some(times) };
     let rows: Vec<u32> = (0..column.len() as u32).collect();

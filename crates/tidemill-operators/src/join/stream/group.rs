@@ -1,7 +1,7 @@
 //! The rows of each key, in order of time and arrival.
 
-use super::{Side, Waiting};
-use crate::held::Held;
+use super::{StreamSide, WaitingRow};
+use crate::row_store::RowStore;
 use smallvec::SmallVec;
 use tidemill_state::{KeyTable, prefetch, structure::sampled};
 
@@ -9,17 +9,17 @@ use tidemill_state::{KeyTable, prefetch, structure::sampled};
 pub(super) const KEYS_KEPT: usize = if cfg!(test) { 4 } else { 1_024 };
 
 /// The slots of the rows of one key, by side.
-type Slots = [Queue; 2];
+type KeyQueues = [TimeQueue; 2];
 
 /// Slots of rows in order of time and arrival, of which the first goes. Most keys have few.
 #[derive(Default)]
-struct Queue {
+struct TimeQueue {
     slots: SmallVec<[u32; 4]>,
     /// The number of gone rows, which are taken out once they are half of all.
     gone: u32,
 }
 
-impl Queue {
+impl TimeQueue {
     #[inline]
     fn rows(&self) -> &[u32] {
         &self.slots[self.gone as usize..]
@@ -49,23 +49,23 @@ impl Queue {
 
 /// Keys, by number, and their rows.
 #[derive(Default)]
-pub(super) struct Groups {
+pub(super) struct KeyGroups {
     pub(super) keys: KeyTable,
-    slots: Vec<Slots>,
+    slots: Vec<KeyQueues>,
     /// Keys with rows.
     live: usize,
 }
 
-impl Groups {
+impl KeyGroups {
     /// Bytes of memory, about.
     pub(super) fn memory(&self) -> usize {
-        let spilled = |it: &&Queue| it.slots.spilled();
+        let spilled = |it: &&TimeQueue| it.slots.spilled();
         let of = |group: usize| {
             let spilled = self.slots[group].iter().filter(spilled);
             spilled.map(|it| it.slots.capacity()).sum::<usize>() * size_of::<u32>()
         };
         self.keys.memory()
-            + self.slots.capacity() * size_of::<Slots>()
+            + self.slots.capacity() * size_of::<KeyQueues>()
             + sampled(self.slots.len(), of)
     }
 
@@ -80,7 +80,7 @@ impl Groups {
     pub(super) fn of(&mut self, key: &[u8], hash: u64) -> u32 {
         let group = self.keys.find_or_add(key, hash);
         if self.slots.len() < self.keys.len() {
-            self.slots.push(Slots::default());
+            self.slots.push(KeyQueues::default());
         }
         group
     }
@@ -93,7 +93,7 @@ impl Groups {
 
     /// Prefetches the rows that a row meets in its group; the group itself should be in a cache by now.
     #[inline]
-    pub(super) fn prefetch_rows(&self, group: u32, sides: &[Side; 2], side: usize) {
+    pub(super) fn prefetch_rows(&self, group: u32, sides: &[StreamSide; 2], side: usize) {
         let slots = &self.slots[group as usize];
         if let Some(first) = slots[1 - side].rows().first() {
             sides[1 - side].held.prefetch(*first);
@@ -107,7 +107,7 @@ impl Groups {
     pub(super) fn near(
         &self,
         (group, side): (u32, usize),
-        held: &Held<Waiting>,
+        held: &RowStore<WaitingRow>,
         (time, within): (i64, i64),
         met: &mut Vec<(u64, u32)>,
     ) {
@@ -128,9 +128,14 @@ impl Groups {
     }
 
     /// Takes a row into its group.
-    pub(super) fn insert(&mut self, (group, side): (u32, usize), held: &Held<Waiting>, slot: u32) {
+    pub(super) fn insert(
+        &mut self,
+        (group, side): (u32, usize),
+        held: &RowStore<WaitingRow>,
+        slot: u32,
+    ) {
         let slots = &mut self.slots[group as usize];
-        self.live += usize::from(slots.iter().all(Queue::is_empty));
+        self.live += usize::from(slots.iter().all(TimeQueue::is_empty));
         let at = place(held, slot);
         let rows = slots[side].rows();
         let before = match rows.last() {
@@ -147,17 +152,17 @@ impl Groups {
         let slots = &mut self.slots[group as usize];
         let first = slots[side].pop_front();
         debug_assert_eq!(first, Some(slot), "rows go in the order of their group");
-        self.live -= usize::from(slots.iter().all(Queue::is_empty));
+        self.live -= usize::from(slots.iter().all(TimeQueue::is_empty));
     }
 
     /// Forgets keys without rows, if they are many. The others have new numbers then.
-    pub(super) fn forget(&mut self, sides: &mut [Side; 2]) {
+    pub(super) fn forget(&mut self, sides: &mut [StreamSide; 2]) {
         if self.live > 0 && self.keys.len() <= KEYS_KEPT.max(self.live * 2) {
             return;
         }
         let Self { keys, slots, live } = std::mem::take(self);
         for (number, slots) in slots.into_iter().enumerate() {
-            if slots.iter().all(Queue::is_empty) {
+            if slots.iter().all(TimeQueue::is_empty) {
                 continue;
             }
             let group = self.keys.find_or_add(keys.key(number), keys.hash(number));
@@ -172,7 +177,7 @@ impl Groups {
 }
 
 /// Where a row is among those of its key.
-fn place(held: &Held<Waiting>, slot: u32) -> (i64, u64) {
+fn place(held: &RowStore<WaitingRow>, slot: u32) -> (i64, u64) {
     let waiting = held.data(slot);
     (waiting.time, waiting.arrival)
 }
@@ -186,7 +191,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_queue_is_one(steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..400)) {
-            let (mut queue, mut model) = (Queue::default(), VecDeque::new());
+            let (mut queue, mut model) = (TimeQueue::default(), VecDeque::new());
             for (slot, (comes, at)) in (0..).zip(steps) {
                 if comes {
                     let at = at.index(model.len() + 1);

@@ -1,12 +1,12 @@
 //! The panes of a cycle's rows, and the parts of them that are still to be read back.
 
-use super::{Lane, Panes, Wanted};
+use super::{PaneLane, Panes, WantedKeys};
 use crate::window::{Prepared, has_rows};
 use std::sync::Arc;
 use tidemill_flow::{Block, Context};
 use tidemill_types::SliceId;
 
-impl Lane {
+impl PaneLane {
     /// Reads ahead the saved state that this cycle needs.
     pub(super) fn read_ahead(
         &self,
@@ -23,7 +23,7 @@ impl Lane {
         context.read_ahead(slices.iter().copied(), true);
         for slice in slices {
             let panes: &mut Panes = context.state_by_key(slice);
-            let mut wanted = Wanted::default();
+            let mut wanted = WantedKeys::default();
             for (block, prepared) in blocks.iter().zip(prepared) {
                 let end = |row: usize| self.pane_end(prepared, row);
                 panes.want((block, prepared), block.rows_of(slice), end, &mut wanted);

@@ -1,7 +1,7 @@
 //! Rows picked from many batches, copied together once.
 
-use crate::held::{Held, PieceId};
 use crate::lane::failed;
+use crate::row_store::{PieceId, RowStore};
 use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_select::{interleave::interleave_record_batch, take::take_record_batch};
 use tidemill_flow::{OperatorError, SliceRuns};
@@ -12,7 +12,7 @@ pub(crate) const GATHERED_ROWS_MAX: usize = 65_536;
 
 /// Picked rows, in the order of picking.
 #[derive(Debug, Default)]
-pub(crate) struct Gather {
+pub(crate) struct RowPicker {
     sources: Vec<RecordBatch>,
     picks: Vec<(usize, usize)>,
     /// The sources that are pieces of the slice being picked from, by piece.
@@ -22,7 +22,7 @@ pub(crate) struct Gather {
     finished: SliceRuns,
 }
 
-impl Gather {
+impl RowPicker {
     /// Adds a batch to pick from.
     pub(crate) fn source(&mut self, batch: &RecordBatch) -> usize {
         self.sources.push(batch.clone());
@@ -41,7 +41,7 @@ impl Gather {
     }
 
     /// Picks a row that the slice holds.
-    pub(crate) fn pick_held<T>(&mut self, held: &Held<T>, slot: u32) {
+    pub(crate) fn pick_held<T>(&mut self, held: &RowStore<T>, slot: u32) {
         let (piece, row) = held.place(slot);
         let known = self.pieces.iter().rev().find(|(id, _)| *id == piece);
         let source = match known {

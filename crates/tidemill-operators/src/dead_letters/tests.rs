@@ -275,7 +275,7 @@ fn a_list_that_has_no_value_takes_no_other_row_along() {
             [(0, 6, &[0, 1, 3, 4, 5]), (1, 5, &[1, 3, 4, 5]), (3, 3, &[3, 4, 5]), (5, 1, &[5])];
         for (first, rows, kept) in cases {
             let part = batch.slice(first, rows);
-            let divided = Divided::new(&part, &evaluate).expect("rows that have values");
+            let divided = SplitBatch::new(&part, &evaluate).expect("rows that have values");
             let ids = divided.made.column(0);
             let ids = arrow_array::cast::AsArray::as_primitive::<Int64Type>(ids).values();
             assert_eq!(ids, kept, "{sql}");

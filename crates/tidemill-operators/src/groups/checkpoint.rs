@@ -1,6 +1,6 @@
 //! Groups as checkpoints have them.
 
-use super::{BlockKeys, Form, Groups, KeyPlan};
+use super::{BlockKeys, Groups, KeyForm, KeyPlan};
 use arrow_array::Array as _;
 use std::sync::Arc;
 use tidemill_flow::partition::hash_number;
@@ -24,11 +24,11 @@ impl KeyPlan {
             let mut from = ByteReader::new(value);
             match (from.bytes(1).ok()?, form) {
                 ([1], _) => Some(NULL),
-                (_, Form::Int) => from.u64().ok().map(hash_number),
+                (_, KeyForm::Int) => from.u64().ok().map(hash_number),
                 _ => from.u64().ok(),
             }
         };
-        (form != Form::Unit).then(|| Arc::new(hash_of) as HashOfEntry)
+        (form != KeyForm::Unit).then(|| Arc::new(hash_of) as HashOfEntry)
     }
 }
 
@@ -50,13 +50,13 @@ impl Groups {
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
         let is_null = u8::from(self.null == Some(group as u32));
         match self.form {
-            Form::Unit => out.push(is_null),
-            Form::Int => {
+            KeyForm::Unit => out.push(is_null),
+            KeyForm::Int => {
                 let mut bytes = [is_null; 9];
                 bytes[1..].copy_from_slice(&self.int_keys[group].to_le_bytes());
                 out.extend_from_slice(&bytes);
             }
-            Form::Text | Form::Rows => {
+            KeyForm::Text | KeyForm::Rows => {
                 out.push(is_null);
                 out.extend_from_slice(&self.bytes.hash(group).to_le_bytes());
                 put_bytes(out, self.bytes.key(group));
@@ -67,9 +67,9 @@ impl Groups {
     /// About so many keys are taken back, or fewer.
     pub(crate) fn expect(&mut self, groups: usize) {
         match self.form {
-            Form::Unit => {}
-            Form::Int => self.int_keys.reserve_exact(with_room(groups)),
-            Form::Text | Form::Rows => self.bytes.reserve(with_room(groups)),
+            KeyForm::Unit => {}
+            KeyForm::Int => self.int_keys.reserve_exact(with_room(groups)),
+            KeyForm::Text | KeyForm::Rows => self.bytes.reserve(with_room(groups)),
         }
     }
 
@@ -83,11 +83,11 @@ impl Groups {
         let is_null = from.bytes(1)? == [1];
         let is_new = group == self.len();
         let is_right = match self.form {
-            Form::Unit => {
+            KeyForm::Unit => {
                 self.count = 1;
                 group == 0
             }
-            Form::Int => {
+            KeyForm::Int => {
                 let key = from.i64()?;
                 if is_new && !is_null {
                     self.int_keys.push(key);
@@ -95,7 +95,7 @@ impl Groups {
                 }
                 is_null || self.int_keys.get(group) == Some(&key)
             }
-            Form::Text | Form::Rows => {
+            KeyForm::Text | KeyForm::Rows => {
                 let (hash, key) = (from.u64()?, from.sized()?);
                 if is_new && !is_null {
                     self.bytes.push(key, hash);
@@ -103,7 +103,7 @@ impl Groups {
                 is_null || (group < self.len() && self.bytes.key(group) == key)
             }
         };
-        let is_right = match is_null && self.form != Form::Unit {
+        let is_right = match is_null && self.form != KeyForm::Unit {
             true => self.null_group() as usize == group,
             false => is_right && self.null != Some(group as u32),
         };
@@ -117,9 +117,9 @@ impl Groups {
         self.int_keys.shrink_to(room);
         self.bytes.shrink_to(room);
         let is_each_once = match self.form {
-            Form::Unit => true,
-            Form::Int => self.index_ints(),
-            Form::Text | Form::Rows => self.bytes.index(self.null),
+            KeyForm::Unit => true,
+            KeyForm::Int => self.index_ints(),
+            KeyForm::Text | KeyForm::Rows => self.bytes.index(self.null),
         };
         if is_each_once { Ok(()) } else { Err(not_each_once()) }
     }

@@ -26,20 +26,20 @@ use tidemill_types::SliceId;
 type Evaluate<'a> = dyn Fn(&RecordBatch) -> Result<RecordBatch, OperatorError> + 'a;
 
 /// Blocks, and the result of each.
-pub(crate) type OfBlocks<'a, T> = (Cow<'a, [Arc<Block>]>, Vec<T>);
+pub(crate) type BlockResults<'a, T> = (Cow<'a, [Arc<Block>]>, Vec<T>);
 
 /// Largest result of a batch that is made part by part: a result too large at once is not made in pieces.
 const MADE_BYTES_MAX: usize = 1 << 30;
 
 /// The results of the rows of a batch.
-struct Divided {
+struct SplitBatch {
     /// The results of all rows but the refused ones, in their order.
     made: RecordBatch,
     /// The rows that are refused, each with its reason.
     refused: BTreeMap<usize, String>,
 }
 
-impl Divided {
+impl SplitBatch {
     fn new(batch: &RecordBatch, evaluate: &Evaluate<'_>) -> Result<Self, OperatorError> {
         let (mut made, mut made_bytes) = (Vec::new(), 0);
         let mut refused = BTreeMap::new();
@@ -157,7 +157,7 @@ pub(crate) fn of_rows(
     (slice, first): (SliceId, usize),
     context: &mut Context<'_>,
 ) -> Result<RecordBatch, OperatorError> {
-    let Divided { made, refused } = Divided::new(batch, evaluate)?;
+    let SplitBatch { made, refused } = SplitBatch::new(batch, evaluate)?;
     for (row, reason) in refused {
         context.dead_letter(slice, first + row, reason, &json(batch, row));
     }
@@ -170,7 +170,7 @@ pub(crate) fn of_blocks<'a>(
     blocks: &'a [Arc<Block>],
     evaluate: &Evaluate<'_>,
     context: &mut Context<'_>,
-) -> Result<OfBlocks<'a, RecordBatch>, OperatorError> {
+) -> Result<BlockResults<'a, RecordBatch>, OperatorError> {
     let of_block = |block: &Arc<Block>| evaluate(&block.batch());
     if let Ok(made) = blocks.iter().map(of_block).collect() {
         return Ok((Cow::Borrowed(blocks), made));
@@ -180,7 +180,7 @@ pub(crate) fn of_blocks<'a>(
     let (mut others, mut of_others) = (Vec::new(), Vec::new());
     for block in blocks {
         let batch = block.batch();
-        let Divided { made, refused } = Divided::new(&batch, evaluate)?;
+        let SplitBatch { made, refused } = SplitBatch::new(&batch, evaluate)?;
         for (slice, before) in slices.clone().map(SliceId).zip(&mut before) {
             let rows = block.rows_of(slice);
             let mut nth = *before;

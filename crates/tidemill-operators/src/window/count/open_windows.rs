@@ -14,7 +14,7 @@ const FREE_CELLS_MIN: usize = 1_024;
 
 /// The window of one key; numbers are those of accumulators.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct CountWindow {
     pub(super) records: u64,
     /// The pane that is being filled.
     pub(super) filling: Option<u32>,
@@ -29,7 +29,7 @@ pub(super) struct Window {
     pub(super) is_away: bool,
 }
 
-impl Window {
+impl CountWindow {
     /// All that it has.
     fn cells(&mut self) -> impl Iterator<Item = &mut u32> {
         let Self { filling, front, back, back_sum, .. } = self;
@@ -38,10 +38,10 @@ impl Window {
 }
 
 /// Windows of one slice.
-pub(super) struct Windows {
+pub(super) struct CountWindows {
     plan: Arc<Windowed>,
     pub(super) keys: Groups,
-    pub(super) windows: Vec<Window>,
+    pub(super) windows: Vec<CountWindow>,
     pub(super) cells: Cells,
     free: Vec<u32>,
     noted: DirtyRows,
@@ -49,7 +49,7 @@ pub(super) struct Windows {
     pub(super) expiry: Option<Expiry>,
 }
 
-impl Windows {
+impl CountWindows {
     /// Those of a slice without keys.
     pub(super) fn new(plan: &Arc<Windowed>) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Windows {
 
     /// The window of a key leaves memory.
     fn leave(&mut self, key: usize) {
-        let away = Window { is_away: true, ..Window::default() };
+        let away = CountWindow { is_away: true, ..CountWindow::default() };
         let mut left = std::mem::replace(&mut self.windows[key], away);
         left.cells().for_each(|cell| self.release(*cell));
     }
@@ -109,7 +109,7 @@ impl Windows {
     }
 
     /// The window of a key, as it was saved; the key is there already, or the next.
-    fn read_window(&mut self, key: usize, saved: &[u8]) -> Result<Window, SavedError> {
+    fn read_window(&mut self, key: usize, saved: &[u8]) -> Result<CountWindow, SavedError> {
         let mut from = ByteReader::new(saved);
         self.keys.restore(key, &mut from)?;
         let (records, in_pane) = (from.u64()?, from.u64()?);
@@ -117,7 +117,7 @@ impl Windows {
         let (front, back) = (self.restore_cells(&mut from)?, self.restore_cells(&mut from)?);
         let back_sum = self.restore_cells(&mut from)?.pop();
         from.end()?;
-        Ok(Window { records, filling, in_pane, front, back, back_sum, is_away: false })
+        Ok(CountWindow { records, filling, in_pane, front, back, back_sum, is_away: false })
     }
 
     pub(super) fn restore_row(&mut self, key: usize, saved: &[u8]) -> Result<(), SavedError> {
@@ -138,10 +138,10 @@ impl Windows {
             return;
         }
         let held: Vec<u32> =
-            self.windows.iter_mut().flat_map(Window::cells).map(|it| *it).collect();
+            self.windows.iter_mut().flat_map(CountWindow::cells).map(|it| *it).collect();
         let copied = self.cells.copied(&self.plan.aggregates, &held);
         self.cells = copied.expect("it is read as it was saved");
-        let cells = self.windows.iter_mut().flat_map(Window::cells);
+        let cells = self.windows.iter_mut().flat_map(CountWindow::cells);
         cells.zip(0..).for_each(|(cell, copy)| *cell = copy);
         self.free = Vec::new();
     }
@@ -166,7 +166,7 @@ impl Windows {
 
 /// Writes a key with its window and the accumulators of that.
 fn write_key(
-    (keys, windows, cells): (&Groups, &[Window], &Cells),
+    (keys, windows, cells): (&Groups, &[CountWindow], &Cells),
     key: usize,
     out: &mut Vec<u8>,
 ) -> bool {
@@ -184,20 +184,20 @@ fn write_key(
     true
 }
 
-impl State for Windows {
+impl State for CountWindows {
     fn structures(&mut self) -> Vec<&mut dyn Structure> {
         vec![self]
     }
 }
 
-impl Structure for Windows {
+impl Structure for CountWindows {
     fn memory(&self) -> usize {
         let of = |key: usize| {
             let window = &self.windows[key];
             (window.front.capacity() + window.back.capacity()) * size_of::<u32>()
         };
         self.keys.memory()
-            + self.windows.capacity() * size_of::<Window>()
+            + self.windows.capacity() * size_of::<CountWindow>()
             + sampled(self.windows.len(), of)
             + self.cells.memory()
             + self.free.capacity() * size_of::<u32>()

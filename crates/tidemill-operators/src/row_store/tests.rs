@@ -11,7 +11,7 @@ fn batch(values: &[i64]) -> RecordBatch {
     RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(values.to_vec()))]).unwrap()
 }
 
-fn value(held: &Held<i64>, slot: u32) -> i64 {
+fn value(held: &RowStore<i64>, slot: u32) -> i64 {
     let (piece, row) = held.place(slot);
     held.batch(piece).column(0).as_primitive::<Int64Type>().value(row as usize)
 }
@@ -42,7 +42,7 @@ proptest! {
     fn a_slot_keeps_its_row_until_it_is_freed(
         steps in prop::collection::vec(step(), 1..150)
     ) {
-        let mut held = Held::default();
+        let mut held = RowStore::default();
         let mut model: BTreeMap<u32, i64> = BTreeMap::new();
         let mut next = 0;
         for step in steps {
@@ -80,7 +80,7 @@ proptest! {
 
 #[test]
 fn a_few_held_rows_do_not_keep_large_batches() {
-    let mut held = Held::default();
+    let mut held = RowStore::default();
     let large: Vec<i64> = (0..5_000).collect();
     for cycle in 0..10 {
         let piece = held.add(&batch(&large));
@@ -93,7 +93,7 @@ fn a_few_held_rows_do_not_keep_large_batches() {
 
 #[test]
 fn nothing_held_takes_nothing() {
-    let mut held = Held::default();
+    let mut held = RowStore::default();
     let piece = held.add(&batch(&[1, 2, 3]));
     let slots: Vec<u32> = (0..3).map(|row| held.insert(piece, row, ())).collect();
     slots.into_iter().for_each(|slot| held.remove(slot));

@@ -15,7 +15,7 @@
 //! that is so of the same rows in all of them.
 
 use super::{compile, panes, spans::Spans, wrong_window};
-use crate::aggregate::{AggregateError, Kept};
+use crate::aggregate::{AccumulatorKind, AggregateError};
 use arrow_schema::SchemaRef;
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 use tidemill_flow::OperatorFactory;
@@ -52,12 +52,12 @@ pub fn shared(
     let spans = stages.iter().map(spans_of).collect::<Result<Vec<_>, _>>()?;
     let parts: Vec<_> = stages.iter().map(|it| (Some(it.window), it.aggregate)).collect();
     let plans = compile(input, key, &parts)?;
-    let made = stages.iter().zip(plans).zip(&spans).map(|((stage, plan), own)| panes::Stage {
+    let made = stages.iter().zip(plans).zip(&spans).map(|((stage, plan), own)| panes::PaneStage {
         plan,
         spans: Some(own.of_panes(spans.iter().map(|it| it.pane))),
         name: Some(stage.name.to_owned()),
     });
-    let made: Vec<panes::Stage> = made.collect();
+    let made: Vec<panes::PaneStage> = made.collect();
     if made.is_empty() {
         return Err(wrong_window("there is no stage"));
     }
@@ -70,15 +70,15 @@ fn spans_of(stage: &SharedStage<'_>) -> Result<Spans, AggregateError> {
 }
 
 /// Stages on the same panes.
-struct Group<'a> {
+struct SharingGroup<'a> {
     stages: Vec<usize>,
     spans: Spans,
-    kept: BTreeSet<(Kept, &'a str)>,
+    kept: BTreeSet<(AccumulatorKind, &'a str)>,
     /// Arguments that some rows have no value for.
     fallible: BTreeSet<&'a str>,
 }
 
-impl Group<'_> {
+impl SharingGroup<'_> {
     /// Words of a key that has rows in every pane.
     fn words(&self) -> u128 {
         let panes = self.spans.size.unsigned_abs().div_ceil(self.spans.pane.unsigned_abs());
@@ -110,12 +110,12 @@ pub fn groups(input: &SchemaRef, key: &[String], stages: &[SharedStage<'_>]) -> 
     let alone = plans.iter().map(|(nth, spans, plan)| {
         let kept = plan.iter().flat_map(|it| it.aggregates.kept()).collect();
         let fallible = plan.iter().flat_map(|it| it.aggregates.fallible()).collect();
-        Group { stages: vec![*nth], spans: *spans, kept, fallible }
+        SharingGroup { stages: vec![*nth], spans: *spans, kept, fallible }
     });
-    let mut alone: Vec<Group<'_>> = alone.collect();
+    let mut alone: Vec<SharingGroup<'_>> = alone.collect();
     // The largest first: it is what the others may find their panes in.
     alone.sort_by_key(|it| Reverse(it.words()));
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<SharingGroup<'_>> = Vec::new();
     for one in alone {
         let together = groups.iter().map(|group| group.with(&one));
         let found = together.enumerate().find(|(nth, together)| {
@@ -134,12 +134,12 @@ pub fn groups(input: &SchemaRef, key: &[String], stages: &[SharedStage<'_>]) -> 
 }
 
 /// About how many words an accumulator takes.
-fn words(kept: Kept) -> u128 {
+fn words(kept: AccumulatorKind) -> u128 {
     match (kept.words(), kept) {
         (Some(words), _) => words as u128,
-        (None, Kept::Distinct) => 32,
-        (None, Kept::Sketch) => 256,
-        (None, Kept::Digest) => 512,
+        (None, AccumulatorKind::Distinct) => 32,
+        (None, AccumulatorKind::Sketch) => 256,
+        (None, AccumulatorKind::Digest) => 512,
         // A text.
         (None, _) => 6,
     }

@@ -1,8 +1,8 @@
 //! Held rows as a table, for queries of a state.
 
-use super::Held;
-use crate::gather::Gather;
+use super::RowStore;
 use crate::lane::failed;
+use crate::row_picker::RowPicker;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
@@ -32,18 +32,18 @@ pub(crate) fn shown_schema(
 }
 
 /// Columns that stand before and behind the held ones.
-pub(crate) type Beside = (Vec<ArrayRef>, Vec<ArrayRef>);
+pub(crate) type ExtraColumns = (Vec<ArrayRef>, Vec<ArrayRef>);
 
 /// Gives held rows, in this order; `beside` makes the other columns, of which it is told the first
 /// row, the slots and the held columns.
 pub(crate) fn rows<T>(
-    held: &Held<T>,
+    held: &RowStore<T>,
     slots: &[u32],
     schema: &SchemaRef,
-    beside: impl Fn(usize, &[u32], &RecordBatch) -> Result<Beside, OperatorError>,
+    beside: impl Fn(usize, &[u32], &RecordBatch) -> Result<ExtraColumns, OperatorError>,
     take: &mut TakeRows<'_>,
 ) -> Result<(), OperatorError> {
-    let mut gather = Gather::default();
+    let mut gather = RowPicker::default();
     for (nth, slots) in slots.chunks(ROWS_MAX).enumerate() {
         slots.iter().for_each(|slot| gather.pick_held(held, *slot));
         let Some(batch) = gather.finish()? else { continue };

@@ -24,7 +24,7 @@ fn shown_schema(output: &Schema) -> SchemaRef {
 }
 
 /// Open windows on their way to a query.
-pub(super) struct Showing<'a, 'b> {
+pub(super) struct WindowRows<'a, 'b> {
     plan: &'a Windowed,
     emitter: Emitter,
     /// Copies of the accumulators of one piece.
@@ -33,7 +33,7 @@ pub(super) struct Showing<'a, 'b> {
     take: &'a mut TakeRows<'b>,
 }
 
-impl<'a, 'b> Showing<'a, 'b> {
+impl<'a, 'b> WindowRows<'a, 'b> {
     pub(super) fn new(plan: &'a Windowed, take: &'a mut TakeRows<'b>) -> Self {
         let (emitter, copies) = (Emitter::new(plan, 0), Cells::new(&plan.aggregates));
         Self { plan, emitter, copies, bytes: Vec::new(), take }

@@ -5,19 +5,19 @@
 //! pieces   p4 ── a batch as it came, shared with the other slices    p5 ── rows copied together
 //! ```
 //!
-//! - A slot keeps its number while it is held; only [`Held::tidy`] moves rows between pieces.
+//! - A slot keeps its number while it is held; only [`RowStore::tidy`] moves rows between pieces.
 //! - Memory follows the rows held: a piece without held rows is dropped, and when pieces are many
 //!   or mostly unheld rows, their held rows are copied together. Each row is copied a number of
 //!   times that grows with the logarithm of the rows held.
 
-use crate::gather::interleaved;
+use crate::row_picker::interleaved;
 use arrow_array::RecordBatch;
 use std::collections::VecDeque;
 use tidemill_flow::OperatorError;
 use tidemill_state::{prefetch, structure::sampled};
 
 mod codec;
-pub(crate) mod shown;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +35,7 @@ const UNHELD_ROWS: usize = 8_192;
 pub(crate) type PieceId = u64;
 
 #[derive(Debug)]
-struct Piece {
+struct BatchPiece {
     batch: RecordBatch,
     held: usize,
     /// Slots that were put here; some may have been freed or moved since.
@@ -43,7 +43,7 @@ struct Piece {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct StoredRow<T> {
     piece: PieceId,
     row: u32,
     /// None if the slot is free.
@@ -52,30 +52,30 @@ struct Slot<T> {
 
 /// The rows of a slice, each with some data of its holder.
 #[derive(Debug)]
-pub(crate) struct Held<T> {
-    pieces: VecDeque<Piece>,
+pub(crate) struct RowStore<T> {
+    pieces: VecDeque<BatchPiece>,
     /// The number of the first piece.
     first: PieceId,
-    slots: Vec<Slot<T>>,
+    slots: Vec<StoredRow<T>>,
     free: Vec<u32>,
 }
 
-impl<T> Default for Held<T> {
+impl<T> Default for RowStore<T> {
     fn default() -> Self {
         Self { pieces: VecDeque::new(), first: 0, slots: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<T> Held<T> {
+impl<T> RowStore<T> {
     /// Adds a batch of which rows will be held.
     pub(crate) fn add(&mut self, batch: &RecordBatch) -> PieceId {
-        self.pieces.push_back(Piece { batch: batch.clone(), held: 0, slots: Vec::new() });
+        self.pieces.push_back(BatchPiece { batch: batch.clone(), held: 0, slots: Vec::new() });
         self.first + self.pieces.len() as u64 - 1
     }
 
     /// Holds a row; gives its slot.
     pub(crate) fn insert(&mut self, piece: PieceId, row: usize, data: T) -> u32 {
-        let entry = Slot { piece, row: number(row), data: Some(data) };
+        let entry = StoredRow { piece, row: number(row), data: Some(data) };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = entry;
@@ -96,10 +96,10 @@ impl<T> Held<T> {
     pub(crate) fn restore(&mut self, slot: u32, piece: PieceId, row: usize, data: T) {
         while self.slots.len() <= slot as usize {
             self.free.push(number(self.slots.len()));
-            self.slots.push(Slot { piece, row: 0, data: None });
+            self.slots.push(StoredRow { piece, row: 0, data: None });
         }
         self.free.pop();
-        self.slots[slot as usize] = Slot { piece, row: number(row), data: Some(data) };
+        self.slots[slot as usize] = StoredRow { piece, row: number(row), data: Some(data) };
         let piece = self.piece_mut(piece);
         piece.held += 1;
         piece.slots.push(slot);
@@ -165,7 +165,7 @@ impl<T> Held<T> {
 
     /// The slots that are held, with their data.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, &T)> {
-        let held = |(slot, it): (usize, &'_ Slot<T>)| it.data.as_ref().map(|_| number(slot));
+        let held = |(slot, it): (usize, &'_ StoredRow<T>)| it.data.as_ref().map(|_| number(slot));
         let slots = self.slots.iter().enumerate();
         slots.filter_map(held).map(|slot| (slot, self.data(slot)))
     }
@@ -173,14 +173,14 @@ impl<T> Held<T> {
     /// The approximate memory in bytes, including the data of slots as `beside` says.
     /// A piece that slices share is shared out among them by the rows that they hold.
     pub(crate) fn memory(&self, beside: impl Fn(&T) -> usize) -> usize {
-        let of_piece = |piece: &Piece| {
+        let of_piece = |piece: &BatchPiece| {
             let rows = piece.batch.num_rows().max(1);
             let share = piece.batch.get_array_memory_size() as u128 * piece.held as u128;
             (share / rows as u128) as usize + piece.slots.capacity() * size_of::<u32>()
         };
         let of_slot = |slot: usize| self.slots[slot].data.as_ref().map_or(0, &beside);
         self.pieces.iter().map(of_piece).sum::<usize>()
-            + self.slots.capacity() * size_of::<Slot<T>>()
+            + self.slots.capacity() * size_of::<StoredRow<T>>()
             + self.free.capacity() * size_of::<u32>()
             + sampled(self.slots.len(), of_slot)
     }
@@ -191,7 +191,7 @@ impl<T> Held<T> {
         self.slots.len() - self.free.len()
     }
 
-    fn piece_mut(&mut self, piece: PieceId) -> &mut Piece {
+    fn piece_mut(&mut self, piece: PieceId) -> &mut BatchPiece {
         &mut self.pieces[(piece - self.first) as usize]
     }
 
@@ -231,7 +231,7 @@ impl<T> Held<T> {
 
     /// Copies the held rows of the pieces from `start` together.
     fn merge(&mut self, start: usize) -> Result<(), OperatorError> {
-        let old: Vec<Piece> = self.pieces.drain(start..).collect();
+        let old: Vec<BatchPiece> = self.pieces.drain(start..).collect();
         let base = self.first + start as u64;
         let mut picks = Vec::new();
         let mut moved = Vec::new();
@@ -253,7 +253,7 @@ impl<T> Held<T> {
         }
         let batches: Vec<&RecordBatch> = old.iter().map(|piece| &piece.batch).collect();
         let batch = interleaved(&batches, &picks)?;
-        self.pieces.push_back(Piece { batch, held: moved.len(), slots: moved });
+        self.pieces.push_back(BatchPiece { batch, held: moved.len(), slots: moved });
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ const STEP_MIN: i64 = 1_000;
 
 /// Keys, or other entries, by the time at which they are due.
 #[derive(Debug)]
-pub(crate) struct Due<T> {
+pub(crate) struct TimerQueue<T> {
     /// Microseconds of a step.
     step: i64,
     /// The step that time has come to: all up to it are near.
@@ -31,7 +31,7 @@ pub(crate) struct Due<T> {
     count: usize,
 }
 
-impl<T: Copy + Ord> Due<T> {
+impl<T: Copy + Ord> TimerQueue<T> {
     /// A queue of entries that are due within about `wait` microseconds.
     pub(crate) const fn new(wait: i64) -> Self {
         Self {
@@ -111,7 +111,7 @@ mod tests {
             gap in 1..300_000_i64,
             cycles in prop::collection::vec((prop::collection::vec(-5_000..5_000_i64, 0..40), 0..400_i64), 1..30),
         ) {
-            let (mut due, mut model) = (Due::new(gap), Vec::new());
+            let (mut due, mut model) = (TimerQueue::new(gap), Vec::new());
             let (mut now, mut key) = (-3_000, 0);
             for (times, on) in cycles {
                 for time in times {

@@ -32,14 +32,14 @@ pub(super) struct Panes {
     /// Panes that had gone when the checkpoint under way began, and the contents of those that went since.
     frozen: BeforeImages,
     /// If groups are still to be read back: where they are.
-    by_key: Option<ByKey>,
+    by_key: Option<KeyRecovery>,
 }
 
 /// Groups by the end of their pane: the hashes of their keys.
-pub(super) type Wanted = BTreeMap<i64, BTreeSet<u64>>;
+pub(super) type WantedKeys = BTreeMap<i64, BTreeSet<u64>>;
 
 /// The groups of panes that are not in memory.
-struct ByKey {
+struct KeyRecovery {
     saved: SavedKeys,
     /// By end of the pane: how many groups of it are saved.
     panes: BTreeMap<i64, u32>,
@@ -87,9 +87,9 @@ impl Panes {
         (block, prepared): (&Block, &Prepared),
         rows: Selection<'_>,
         pane_end: impl Fn(usize) -> i64,
-        wanted: &mut Wanted,
+        wanted: &mut WantedKeys,
     ) {
-        let Self { open, by_key: Some(ByKey { panes, .. }), .. } = self else { return };
+        let Self { open, by_key: Some(KeyRecovery { panes, .. }), .. } = self else { return };
         let (keys, hashes) = (&prepared.keys, prepared.hashes(block));
         rows.for_each(|row| {
             let end = pane_end(row);
@@ -101,8 +101,8 @@ impl Panes {
     }
 
     /// These groups are about to be asked for; whether they will be read one by one.
-    pub(super) fn ask(&mut self, wanted: Wanted) -> bool {
-        let Some(ByKey { saved, .. }) = &mut self.by_key else { return true };
+    pub(super) fn ask(&mut self, wanted: WantedKeys) -> bool {
+        let Some(KeyRecovery { saved, .. }) = &mut self.by_key else { return true };
         if saved.are_too_many(wanted.values().map(BTreeSet::len).sum()) {
             return false;
         }
@@ -115,7 +115,7 @@ impl Panes {
     #[cold]
     fn bring(&mut self, pane_end: i64, (block, prepared): (&Block, &Prepared), rows: &[u32]) {
         let Self { open, spare, plan, is_tracked, by_key: Some(by_key), .. } = self else { return };
-        let ByKey { saved, panes, one } = by_key;
+        let KeyRecovery { saved, panes, one } = by_key;
         let table = open.entry(pane_end).or_insert_with(|| {
             let mut table = opened(spare, plan, *is_tracked);
             panes.get(&pane_end).into_iter().for_each(|groups| table.begin_partly(*groups));
@@ -202,7 +202,7 @@ impl State for Panes {
     fn read_by_key(&mut self, saved: SavedKeys) {
         let pane = |(prefix, groups): (Vec<u8>, u32)| Some((pane_of(&prefix)?, groups));
         let panes = saved.parts().into_iter().filter_map(pane).collect();
-        self.by_key = Some(ByKey { saved, panes, one: Groups::new(&self.plan.keys) });
+        self.by_key = Some(KeyRecovery { saved, panes, one: Groups::new(&self.plan.keys) });
     }
 
     fn complete(&mut self, saved: Box<dyn State>) -> Result<(), SavedError> {
