@@ -77,7 +77,7 @@ pub(super) const PLANTS: &[Plant] = &[
         what: "Rows that are looked for by their keys have the form of others, which nobody sees there.",
         package: "tidemill-checkpoints",
         file: "crates/tidemill-checkpoints/src/checkpoints/run_writer.rs",
-        changes: &[("        !self.by_key.contains_key(&node)\n", "        node < u32::MAX\n")],
+        changes: &[("        !self.by_key.contains_key(&stage)\n", "        stage.0 < u32::MAX\n")],
         caught_by: &["what_changed_is_put_as_the_run_that_it_is"],
     },
     Plant {
