@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - No lane waits for another, or for the disk: a lane freezes its slices after `c`, and goes on
-//! with `c + 1`.
+//!   with `c + 1`.
 //! - The manifest is written when every slice is in the backend and every sink has `c` for good:
 //!   a job that goes on from there makes no cycle that a sink still lacks.
 //! - A failed write is repeated later; the checkpoint before stays in force.

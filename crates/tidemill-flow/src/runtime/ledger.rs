@@ -15,8 +15,8 @@
 //! Invariants:
 //!
 //! - A new file follows one that is complete and synced; files are removed from the oldest on. So
-//! only the files that follow each other up to the last one count, whatever a crash left before
-//! them.
+//!   only the files that follow each other up to the last one count, whatever a crash left before
+//!   them.
 //! - A job that begins anew writes the first file anew before it removes the others: until it has,
 //!   the others are a ledger of the life before.
 

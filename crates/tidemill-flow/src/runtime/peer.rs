@@ -8,7 +8,7 @@
 //! - Byte records go from the memory they were written to straight to the socket, and are read
 //!   straight into pooled memory: no copy in between.
 //! - The credit of the links bounds a queue: the sender counts bytes until the reader has processed
-//! them.
+//!   them.
 //! - A peer that is lost, or breaks the rules, fails the job; the error names the peer.
 
 use super::inbox::{CycleEnd, Parcel};

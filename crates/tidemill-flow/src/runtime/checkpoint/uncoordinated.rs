@@ -8,9 +8,9 @@
 //! ```
 //!
 //! - A manifest names each slice as of a cycle of its own, not after the manifest's. So the records
-//! in the slices of a resuming job came before the positions where its sources resume.
+//!   in the slices of a resuming job came before the positions where its sources resume.
 //! - While the backend writes, slices that become due wait for the next gate and go on changing:
-//! nothing queues up, and no queued save has to be dropped. Slices are saved less often.
+//!   nothing queues up, and no queued save has to be dropped. Slices are saved less often.
 
 use super::interval::CheckpointInterval;
 use super::thread::{
