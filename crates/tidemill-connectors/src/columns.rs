@@ -72,12 +72,15 @@ pub(crate) struct Columns {
     columns: Vec<Column>,
     time: Option<usize>,
     rows: usize,
+    /// Columns of the current row whose newest value does not fit, and why.
+    misfits: Vec<(usize, String)>,
 }
 
 impl Columns {
     pub(crate) fn new(shape: &Shape) -> Self {
         let columns = shape.fields.iter().map(|field| Column::new(field.data_type())).collect();
-        Self { schema: shape.schema(), columns, time: shape.time, rows: 0 }
+        let (schema, misfits) = (shape.schema(), Vec::new());
+        Self { schema, columns, time: shape.time, rows: 0, misfits }
     }
 
     pub(crate) fn is_text(&self, column: usize) -> bool {
@@ -101,12 +104,28 @@ impl Columns {
         Err(misfit(field, value))
     }
 
+    /// Puts a value into a column of the current row, in place of an earlier one, which need not have
+    /// fit. [`end_row`](Self::end_row) says whether the last one does.
+    #[inline]
+    pub(crate) fn put_newest(&mut self, column: usize, value: Value<'_>) {
+        let outcome = self.put(column, value);
+        if !self.misfits.is_empty() {
+            self.misfits.retain(|(it, _)| *it != column);
+        }
+        if let Err(reason) = outcome {
+            self.misfits.push((column, reason));
+        }
+    }
+
     /// Ends the current row: columns without a value get null.
     ///
     /// # Errors
-    /// Event time is missing, or no record can have it.
+    /// The newest value of a column does not fit; or event time is missing, or no record can have it.
     #[inline]
     pub(crate) fn end_row(&mut self) -> Result<(), String> {
+        if let Some((_, reason)) = self.misfits.drain(..).next() {
+            return Err(reason);
+        }
         for column in &mut self.columns {
             if column.len() == self.rows {
                 column.put_null();
@@ -124,6 +143,7 @@ impl Columns {
 
     /// Forgets the current row.
     pub(crate) fn undo_row(&mut self) {
+        self.misfits.clear();
         self.columns.iter_mut().for_each(|column| column.truncate(self.rows));
     }
 

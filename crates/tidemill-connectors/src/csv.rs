@@ -141,11 +141,21 @@ pub(crate) fn guess_line(record: &[u8], delimiter: u8, names: &[String], guesses
 
 fn guess(field: CsvField<'_>) -> Guess {
     let text = field.text.trim_ascii();
+    let digits = || Guess::Digits(String::from_utf8_lossy(field.text).into_owned());
     if field.is_missing() {
         Guess::Nothing
-    } else if let Some(int) = number::parse_int(text) {
-        Guess::Int(int, int)
-    } else if is_float(text) {
+    } else if text.iter().any(u8::is_ascii_digit) && number::parse_float(text).is_some() {
+        match number::parse_int(text) {
+            // Programs that write numbers leave them without quotes.
+            _ if field.quoted => digits(),
+            Some(int) if int.to_string().as_bytes() == text => Guess::int(int),
+            _ if is_float(text) => Guess::Float,
+            _ => digits(),
+        }
+    } else if field.quoted {
+        Guess::Text
+    } else if matches!(text, b"NaN" | b"inf" | b"-inf") {
+        // As the sink writes them; other words that can be read as floats are text.
         Guess::Float
     } else if parse_bool(text).is_some() {
         Guess::Bool
@@ -154,11 +164,26 @@ fn guess(field: CsvField<'_>) -> Guess {
     }
 }
 
-/// `inf` and `NaN` are floats as the sink writes them; other words that can be read as floats are
-/// text.
+/// True of a number that a program writes of a float, and that the float gives back: with a point or
+/// an exponent, without a plus sign or zeros in front. An exponent has a sign or a point before it,
+/// as in `1e-07` and `1.5E3`: `1E5` is more often a code than a number.
 fn is_float(text: &[u8]) -> bool {
-    let digits = text.iter().any(u8::is_ascii_digit) && number::parse_float(text).is_some();
-    digits || matches!(text, b"NaN" | b"inf" | b"-inf")
+    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
+    let mantissa = unsigned.iter().position(|it| matches!(it, b'e' | b'E'));
+    let (mantissa, exponent) = unsigned.split_at(mantissa.unwrap_or(unsigned.len()));
+    let has_point = mantissa.contains(&b'.');
+    let whole = mantissa.split(|it| *it == b'.').next().unwrap_or_default();
+    let is_plain = !matches!(whole, [b'0', _, ..]) && !unsigned.starts_with(b"+");
+    let is_form = match exponent {
+        [] => has_point || text == b"-0",
+        [_, b'+' | b'-', ..] => true,
+        // Our own sink writes `1e16`, and no smaller one so.
+        _ => {
+            has_point
+                || matches!(exponent, [b'e', power @ ..] if number::parse_int(power) >= Some(16))
+        }
+    };
+    is_plain && is_form && number::float_keeps(text)
 }
 
 impl CsvDecoder {

@@ -14,11 +14,12 @@ use crate::line_source::LineSource;
 use crate::parquet_file::ParquetBatches;
 use arrow_schema::{Field, SchemaRef};
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 use tidemill_env::{Disk, DiskRead, World};
-use tidemill_flow::{Source, SourceError, SourceFactory};
+use tidemill_flow::{GuessedColumn, Source, SourceError, SourceFactory};
 use tidemill_types::{
     Span,
     job::{FileSourceSpec, Format, TimeSpec},
@@ -40,6 +41,7 @@ pub struct FileSource {
     shape: Shape,
     lateness: Span,
     reads: String,
+    guessed: Vec<GuessedColumn>,
 }
 
 impl FileSource {
@@ -77,6 +79,7 @@ impl FileSource {
             size,
             data: found.data,
             total: found.total,
+            guessed: found.guessed(spec.format, &spec.schema),
             shape: found.shape,
             lateness: time.map_or(Span::default(), |time| time.lateness),
             reads: reads(spec, time),
@@ -136,6 +139,10 @@ impl SourceFactory for FileSource {
         }
     }
 
+    fn guessed(&self) -> Vec<GuessedColumn> {
+        self.guessed.clone()
+    }
+
     fn reads(&self) -> String {
         self.reads.clone()
     }
@@ -165,14 +172,16 @@ fn find_arrow(file: Arc<dyn DiskRead>, size: u64) -> Result<Found, String> {
     let schema = std::panic::catch_unwind(std::panic::AssertUnwindSafe(open))
         .map_err(|_| "its schema is damaged".to_owned())??;
     let shape = Shape { fields: plain_fields(&schema), time: None };
-    Ok(Found { shape, data: (0, 0), total: None, open: false, empty: false })
+    let (data, kept_as_text) = ((0, 0), BTreeMap::new());
+    Ok(Found { shape, data, total: None, open: false, empty: false, kept_as_text })
 }
 
 fn find_parquet(file: Arc<dyn DiskRead>, size: u64) -> Result<Found, String> {
     let batches = ParquetBatches::open(file, size)?;
     let shape = Shape { fields: plain_fields(&batches.schema()), time: None };
     let total = Some(batches.records());
-    Ok(Found { shape, data: (0, 0), total, open: false, empty: false })
+    let (data, kept_as_text) = ((0, 0), BTreeMap::new());
+    Ok(Found { shape, data, total, open: false, empty: false, kept_as_text })
 }
 
 fn find_lines(
@@ -211,7 +220,8 @@ fn find_lines(
         }
     }
     let open = matches!(spec.format, Format::Json | Format::Influx);
-    Ok(Found { shape: seen.shape(), data, total: Some(size), open, empty })
+    let kept_as_text = seen.kept_as_text();
+    Ok(Found { shape: seen.shape(), data, total: Some(size), open, empty, kept_as_text })
 }
 
 /// Whether a name holds what old programs end lines with: then the whole file is one line.

@@ -16,7 +16,8 @@ use crate::line_source::Decode;
 use crate::recast::can_be;
 use crate::text::{self, TextDecoder};
 use arrow_schema::{DataType, Field};
-use tidemill_flow::TIME_COLUMN;
+use std::collections::BTreeMap;
+use tidemill_flow::{GuessedColumn, TIME_COLUMN};
 use tidemill_types::job::{Format, Named, TimeSpec};
 
 /// Records that decide the types of columns, if the job does not say how many.
@@ -36,6 +37,8 @@ pub(crate) struct Found {
     pub(crate) open: bool,
     /// Whether there was no record to look at.
     pub(crate) empty: bool,
+    /// Columns that keep numbers as text, as guessed, with one of these numbers.
+    pub(crate) kept_as_text: BTreeMap<String, String>,
 }
 
 impl Found {
@@ -67,6 +70,24 @@ impl Found {
             return Err(unreadable(why));
         }
         Ok(())
+    }
+
+    /// The columns whose types follow from the first records alone. Call it after
+    /// [`apply`](Self::apply).
+    pub(crate) fn guessed(&self, format: Format, schema: &Named<String>) -> Vec<GuessedColumn> {
+        // Text has one column, and all other formats say the types of their values.
+        if !matches!(format, Format::Json | Format::Csv) {
+            return Vec::new();
+        }
+        let fields = self.shape.fields.iter().enumerate();
+        let guessed = fields.filter(|(index, field)| {
+            self.shape.time != Some(*index) && !schema.contains_key(field.name())
+        });
+        let column = |(_, field): (usize, &Field)| GuessedColumn {
+            name: field.name().clone(),
+            kept_as_text: self.kept_as_text.get(field.name()).cloned(),
+        };
+        guessed.map(column).collect()
     }
 }
 
@@ -109,6 +130,14 @@ impl Sample {
             }
         };
         if overflowed { Err(format!("it has more than {COLUMNS_MAX} columns")) } else { Ok(()) }
+    }
+
+    /// Columns that keep numbers as text, with one of these numbers.
+    pub(crate) fn kept_as_text(&self) -> BTreeMap<String, String> {
+        match self {
+            Self::Json(guesses) | Self::Csv(.., guesses) => guesses.kept_as_text(),
+            Self::Text | Self::Influx(_) => BTreeMap::new(),
+        }
     }
 
     /// The columns that were seen.

@@ -12,9 +12,12 @@ pub(crate) enum Guess {
     #[default]
     Nothing,
     Bool,
-    /// Integers, with the smallest and the largest.
-    Int(i128, i128),
+    Int(Ints),
+    /// Floats, and integers that each are a float.
     Float,
+    /// Numbers that no one type of numbers can give back as they are written; one of those that
+    /// stand in the way.
+    Digits(String),
     Text,
     Moment,
     List(Box<Guess>),
@@ -23,15 +26,61 @@ pub(crate) enum Guess {
     Mixed,
 }
 
+/// Integers that were seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ints {
+    min: i128,
+    max: i128,
+    /// The first of them that no float is.
+    inexact: Option<i128>,
+}
+
+impl Ints {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+            inexact: self.inexact.or(other.inexact),
+        }
+    }
+
+    /// The type that has all of them; or one that stands in its way.
+    fn data_type(self) -> Result<DataType, i128> {
+        if self.min >= i128::from(i64::MIN) && self.max <= i128::from(i64::MAX) {
+            Ok(DataType::Int64)
+        } else if self.min >= 0 && self.max <= i128::from(u64::MAX) {
+            Ok(DataType::UInt64)
+        } else if self.max > i128::from(i64::MAX) {
+            Err(self.max)
+        } else {
+            Err(self.min)
+        }
+    }
+
+    /// As floats, beside others.
+    fn floats(self) -> Guess {
+        self.inexact.map_or(Guess::Float, |int| Guess::Digits(int.to_string()))
+    }
+}
+
 impl Guess {
-    /// What fits both. Integers that meet floats are floats; else, what differs is text, if its parts
-    /// have no parts.
+    /// An integer.
+    pub(crate) fn int(int: i128) -> Self {
+        let is_float = (int as f64) as i128 == int;
+        Self::Int(Ints { min: int, max: int, inexact: (!is_float).then_some(int) })
+    }
+
+    /// The guess that fits both. Integers that meet floats are floats, if floats can hold them; other
+    /// values of different kinds are text, or JSON text if one of them is a list or an object.
     pub(crate) fn merge(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nothing, it) | (it, Self::Nothing) => it,
             (Self::Bool, Self::Bool) => Self::Bool,
-            (Self::Int(a, b), Self::Int(c, d)) => Self::Int(a.min(c), b.max(d)),
-            (Self::Int(..) | Self::Float, Self::Int(..) | Self::Float) => Self::Float,
+            (Self::Int(a), Self::Int(b)) => Self::Int(a.merge(b)),
+            (Self::Int(ints), Self::Float) | (Self::Float, Self::Int(ints)) => ints.floats(),
+            (Self::Float, Self::Float) => Self::Float,
+            (Self::Digits(it), Self::Int(_) | Self::Float | Self::Digits(_))
+            | (Self::Int(_) | Self::Float, Self::Digits(it)) => Self::Digits(it),
             (Self::Moment, Self::Moment) => Self::Moment,
             (Self::List(a), Self::List(b)) => Self::List(Box::new(a.merge(*b))),
             (Self::Object(mut a), Self::Object(b)) => {
@@ -54,6 +103,17 @@ impl Guess {
         }
     }
 
+    /// A number that is kept as text, as no type of numbers gives it back; `None` if there is none.
+    fn kept_as_text(&self) -> Option<String> {
+        match self {
+            Self::Digits(it) => Some(it.clone()),
+            Self::Int(ints) => ints.data_type().err().map(|it| it.to_string()),
+            Self::List(element) => element.kept_as_text(),
+            Self::Object(fields) => fields.guesses.iter().find_map(Self::kept_as_text),
+            _ => None,
+        }
+    }
+
     /// The type of a column.
     fn column_type(&self) -> DataType {
         if self.has_mixed() { DataType::Utf8 } else { self.data_type() }
@@ -61,17 +121,9 @@ impl Guess {
 
     fn data_type(&self) -> DataType {
         match self {
-            Self::Nothing | Self::Text | Self::Mixed => DataType::Utf8,
+            Self::Nothing | Self::Text | Self::Digits(_) | Self::Mixed => DataType::Utf8,
             Self::Bool => DataType::Boolean,
-            Self::Int(min, max) => {
-                if *min >= i128::from(i64::MIN) && *max <= i128::from(i64::MAX) {
-                    DataType::Int64
-                } else if *min >= 0 && *max <= i128::from(u64::MAX) {
-                    DataType::UInt64
-                } else {
-                    DataType::Float64
-                }
-            }
+            Self::Int(ints) => ints.data_type().unwrap_or(DataType::Utf8),
             Self::Float => DataType::Float64,
             Self::Moment => moment_type(),
             Self::List(element) => {
@@ -112,6 +164,13 @@ impl Guesses {
     fn fields(&self, type_of: impl Fn(&Guess) -> DataType) -> Vec<Field> {
         let field = |(name, guess): (&String, &Guess)| Field::new(name, type_of(guess), true);
         self.names.iter().zip(&self.guesses).map(field).collect()
+    }
+
+    /// Columns that keep numbers as text, with one of these numbers.
+    pub(crate) fn kept_as_text(&self) -> BTreeMap<String, String> {
+        let columns = self.names.iter().zip(&self.guesses);
+        let columns = columns.filter(|(_, guess)| !guess.has_mixed());
+        columns.filter_map(|(name, it)| Some((name.clone(), it.kept_as_text()?))).collect()
     }
 
     /// The columns as guessed; event time is not known here.

@@ -1,6 +1,7 @@
 //! InfluxDB line protocol: `measurement,tag=a field=1.5,other=2i 1700000000000000000`.
 //!
 //! - Columns: `measurement`, the tags, the fields, `time` (the timestamp, nanoseconds in the file).
+//! - A job and HTTP read a line alike: [`InfluxLines::point`] takes the lines that a source reads.
 //! - In a file one point a line; in the record of a stream a text field may hold line breaks.
 
 use crate::column_type::moment_type;
@@ -10,7 +11,11 @@ use crate::line_source::{BadRecords, Decode};
 use crate::number;
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field};
-use std::collections::BTreeMap;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
 mod point;
 #[cfg(test)]
@@ -20,13 +25,14 @@ pub use point::point_end;
 
 const MEASUREMENT: &str = "measurement";
 const TIME: &str = "time";
+/// Signs of names and tags that a backslash stands before.
+const SIGNS: &[u8] = b",= ";
 
 /// One part of a point.
 enum Part<'a> {
     Measurement(&'a [u8]),
     Tag(&'a [u8], &'a [u8]),
     Field(&'a [u8], Value<'a>, Guess),
-    Micros(i64),
 }
 
 /// A tag or a field may not be called as a column that every point has: one value would replace
@@ -64,8 +70,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Text up to one of `ends`, without escapes.
-    fn name(&mut self, ends: &[u8], what: &str, out: &mut Vec<u8>) -> Result<(), String> {
+    /// Text up to one of `ends`, in which a backslash stands before each of `escapes`.
+    fn name(
+        &mut self,
+        (ends, escapes): (&[u8], &[u8]),
+        what: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         out.clear();
         while let Some(byte) = self.peek() {
             if ends.contains(&byte) {
@@ -73,7 +84,7 @@ impl Reader<'_> {
             }
             self.at += 1;
             match (byte, self.peek()) {
-                (b'\\', Some(next @ (b',' | b'=' | b' '))) => {
+                (b'\\', Some(next)) if escapes.contains(&next) => {
                     out.push(next);
                     self.at += 1;
                 }
@@ -120,16 +131,43 @@ impl Reader<'_> {
 struct Scratch {
     key: Vec<u8>,
     value: Vec<u8>,
+    tags: Vec<TagSpan>,
 }
 
-/// Where the parts of a point are in its line.
-struct Ends {
+/// Where a tag is in its line.
+struct TagSpan {
+    name: Range<usize>,
+    /// Name and value.
+    whole: Range<usize>,
+}
+
+/// Where the parts of a point are in its line, and its timestamp.
+struct Layout {
     /// Where the measurement begins.
     start: usize,
+    /// Where the measurement ends.
+    measurement: usize,
     /// Where measurement and tags end.
     series: usize,
     /// Where the fields end.
     fields: usize,
+    timestamp: Option<i64>,
+}
+
+/// Sorts tags by name. Names as they are written differ if what they stand for does.
+///
+/// # Errors
+/// Two tags have one name.
+fn sort_tags(line: &[u8], tags: &mut [TagSpan]) -> Result<bool, String> {
+    let name = |it: &TagSpan| &line[it.name.clone()];
+    if tags.windows(2).all(|pair| name(&pair[0]) < name(&pair[1])) {
+        return Ok(true);
+    }
+    tags.sort_by(|a, b| name(a).cmp(name(b)));
+    match tags.windows(2).find(|pair| name(&pair[0]) == name(&pair[1])) {
+        Some(pair) => Err(format!("it has the tag `{}` twice", lossy(name(&pair[0])))),
+        None => Ok(false),
+    }
 }
 
 /// Calls `each` with the parts of a point.
@@ -137,31 +175,47 @@ fn parts(
     line: &[u8],
     scratch: &mut Scratch,
     mut each: impl FnMut(Part<'_>) -> Result<(), String>,
-) -> Result<Ends, String> {
+) -> Result<(Layout, bool), String> {
     let mut reader = Reader { line, at: 0 };
-    let Scratch { key, value } = scratch;
+    let Scratch { key, value, tags } = scratch;
+    tags.clear();
     reader.skip_space();
     let start = reader.at;
-    reader.name(b", ", "a measurement", key)?;
+    reader.name((b", ", b", "), "a measurement", key)?;
+    let measurement = reader.at;
     each(Part::Measurement(key))?;
     while reader.peek() == Some(b',') {
         reader.at += 1;
-        reader.name(b"=, ", "a tag's name", key)?;
+        let from = reader.at;
+        reader.name((b"=, ", SIGNS), "a tag's name", key)?;
+        let name = from..reader.at;
         reader.expect(b'=', "`=` after a tag's name")?;
-        reader.name(b", ", "a tag's value", value)?;
+        reader.name((b"=, ", SIGNS), "a tag's value", value)?;
+        if reader.peek() == Some(b'=') {
+            return Err(reader.fault("no `=` without `\\` before it in a tag's value"));
+        }
+        check_name("tag", key)?;
+        tags.push(TagSpan { name, whole: from..reader.at });
         each(Part::Tag(key, value))?;
     }
+    let is_sorted = sort_tags(line, tags)?;
     let series = reader.at;
     reader.expect(b' ', "a space before the fields")?;
     reader.skip_space();
     loop {
-        reader.name(b"=, ", "a field's name", key)?;
+        let from = reader.at;
+        reader.name((b"=, ", SIGNS), "a field's name", key)?;
+        let written = &line[from..reader.at];
+        if tags.binary_search_by(|it| line[it.name.clone()].cmp(written)).is_ok() {
+            return Err(format!("it has a tag and a field `{}`, which are one column", lossy(key)));
+        }
+        check_name("field", key)?;
         reader.expect(b'=', "`=` after a field's name")?;
         if reader.peek() == Some(b'"') {
             reader.quoted(value)?;
             each(Part::Field(key, Value::Text(value), Guess::Text))?;
         } else {
-            reader.name(b", ", "a field's value", value)?;
+            reader.name((b", ", SIGNS), "a field's value", value)?;
             let (read, guess) = plain(value)
                 .ok_or_else(|| format!("field `{}`: `{}` is no value", lossy(key), lossy(value)))?;
             each(Part::Field(key, read, guess))?;
@@ -171,20 +225,26 @@ fn parts(
         }
         reader.at += 1;
     }
-    let ends = Ends { start, series, fields: reader.at };
-    let rest = line[reader.at..].trim_ascii();
-    if rest.is_empty() {
-        return Ok(ends);
-    }
-    if reader.peek() != Some(b' ') {
+    let fields = reader.at;
+    let rest = line[fields..].trim_ascii();
+    if !rest.is_empty() && reader.peek() != Some(b' ') {
         return Err(reader.fault("`,` or a space after a field"));
     }
-    let nanos =
-        number::parse_int(rest).and_then(|nanos| i64::try_from(nanos.div_euclid(1_000)).ok());
-    match nanos {
-        Some(micros) => each(Part::Micros(micros)).map(|()| ends),
-        None => Err(format!("`{}` is not a timestamp in nanoseconds", lossy(rest))),
-    }
+    let timestamp = match rest {
+        [] => None,
+        [b'+', ..] => return Err(no_timestamp(rest)),
+        _ => Some(
+            number::parse_int(rest)
+                .and_then(|it| i64::try_from(it).ok())
+                .ok_or_else(|| no_timestamp(rest))?,
+        ),
+    };
+    Ok((Layout { start, measurement, series, fields, timestamp }, is_sorted))
+}
+
+#[cold]
+fn no_timestamp(text: &[u8]) -> String {
+    format!("`{}` is not a timestamp, a whole number of 64 bits", lossy(text))
 }
 
 fn lossy(text: &[u8]) -> String {
@@ -197,23 +257,30 @@ fn plain(text: &[u8]) -> Option<(Value<'_>, Guess)> {
     match text {
         b"t" | b"T" | b"true" | b"True" | b"TRUE" => Some((Value::Bool(true), Guess::Bool)),
         b"f" | b"F" | b"false" | b"False" | b"FALSE" => Some((Value::Bool(false), Guess::Bool)),
-        [digits @ .., b'i' | b'u'] => {
-            let int = number::parse_int(digits)?;
-            Some((Value::Number(digits), Guess::Int(int, int)))
+        [b'+', ..] => None,
+        [digits @ .., b'i'] => {
+            let int = number::parse_int(digits).filter(|it| i64::try_from(*it).is_ok())?;
+            Some((Value::Number(digits), Guess::int(int)))
+        }
+        [digits @ .., b'u'] => {
+            let is_signed = digits.starts_with(b"-");
+            let int = number::parse_int(digits).filter(|it| u64::try_from(*it).is_ok())?;
+            (!is_signed).then_some((Value::Number(digits), Guess::int(int)))
         }
         _ => {
             let plain = |it: &u8| matches!(it, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-            let number = text.iter().all(plain) && number::parse_float(text).is_some();
-            number.then_some((Value::Number(text), Guess::Float))
+            let is_float = number::parse_float(text).is_some_and(f64::is_finite);
+            (text.iter().all(plain) && is_float).then_some((Value::Number(text), Guess::Float))
         }
     }
 }
 
 /// A point's line, as far as storing it needs to know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InfluxPoint<'a> {
-    /// Measurement and tags, as they are written.
-    pub series: &'a [u8],
+    /// Measurement and tags, as they are written but in the order of the tags' names: the same for
+    /// all points of a series.
+    pub series: Cow<'a, [u8]>,
     /// The line without spaces before it, up to the end of the fields.
     pub untimed: &'a [u8],
     /// The timestamp, in the unit that the writer chose, if there is one.
@@ -225,7 +292,7 @@ pub struct InfluxPoint<'a> {
 pub struct InfluxLines(Scratch);
 
 impl InfluxLines {
-    /// Takes a line apart.
+    /// Takes a line apart, which a job can read then.
     ///
     /// # Errors
     /// What was expected where.
@@ -233,19 +300,20 @@ impl InfluxLines {
         std::str::from_utf8(line).map_err(|error| {
             format!("not line protocol: not UTF-8 at byte {} of it", error.valid_up_to())
         })?;
-        let ends = parts(line, &mut self.0, |_| Ok(()))?;
-        let rest = line[ends.fields..].trim_ascii();
-        let whole = number::parse_int(rest).map(i64::try_from);
-        let timestamp = match whole {
-            _ if rest.is_empty() => None,
-            Some(Ok(timestamp)) => Some(timestamp),
-            _ => return Err(format!("`{}` is not a timestamp", lossy(rest))),
+        let (layout, is_sorted) = parts(line, &mut self.0, |_| Ok(()))?;
+        let series = match is_sorted {
+            true => Cow::Borrowed(&line[layout.start..layout.series]),
+            false => {
+                let mut series = line[layout.start..layout.measurement].to_vec();
+                for tag in &self.0.tags {
+                    series.push(b',');
+                    series.extend_from_slice(&line[tag.whole.clone()]);
+                }
+                Cow::Owned(series)
+            }
         };
-        Ok(InfluxPoint {
-            series: &line[ends.start..ends.series],
-            untimed: &line[ends.start..ends.fields],
-            timestamp,
-        })
+        let (untimed, timestamp) = (&line[layout.start..layout.fields], layout.timestamp);
+        Ok(InfluxPoint { series, untimed, timestamp })
     }
 }
 
@@ -259,25 +327,26 @@ pub(crate) struct InfluxGuesses {
 impl InfluxGuesses {
     /// Adds what one line shows. A bad line shows nothing.
     pub(crate) fn add_line(&mut self, line: &[u8]) {
-        let mut seen: Vec<(bool, String, Guess)> = Vec::new();
+        let (mut tags, mut fields) = (Vec::new(), Vec::new());
+        let mut by_name: HashMap<String, usize> = HashMap::new();
         let outcome = parts(line, &mut Scratch::default(), |part| {
             match part {
-                Part::Tag(name, _) => {
-                    check_name("tag", name)?;
-                    seen.push((true, lossy_name(name), Guess::Text));
-                }
+                Part::Measurement(_) => {}
+                Part::Tag(name, _) => tags.push(lossy_name(name)),
                 Part::Field(name, _, guess) => {
-                    check_name("field", name)?;
-                    seen.push((false, lossy_name(name), guess));
+                    let name = lossy_name(name);
+                    let next = fields.len();
+                    match *by_name.entry(name.clone()).or_insert(next) {
+                        index if index < next => fields[index] = (name, guess),
+                        _ => fields.push((name, guess)),
+                    }
                 }
-                Part::Measurement(_) | Part::Micros(_) => {}
             }
             Ok(())
         });
         if outcome.is_ok() && std::str::from_utf8(line).is_ok() {
-            for (tag, name, guess) in seen {
-                if tag { self.tags.add(&name, guess) } else { self.fields.add(&name, guess) }
-            }
+            tags.iter().for_each(|name| self.tags.add(name, Guess::Text));
+            fields.into_iter().for_each(|(name, guess)| self.fields.add(&name, guess));
         }
     }
 
@@ -319,22 +388,22 @@ impl InfluxDecoder {
 
     fn point(&mut self, line: &[u8]) -> Result<(), String> {
         let Self { columns, by_name, scratch } = self;
-        let mut put = |name: &[u8], value: Value<'_>| match by_name.get(name) {
-            Some(column) => columns.put(*column, value),
-            None => Ok(()),
+        let mut put = |name: &[u8], value: Value<'_>| {
+            if let Some(column) = by_name.get(name) {
+                columns.put_newest(*column, value);
+            }
         };
-        parts(line, scratch, |part| match part {
-            Part::Measurement(text) => put(MEASUREMENT.as_bytes(), Value::Text(text)),
-            Part::Tag(name, text) => {
-                check_name("tag", name)?;
-                put(name, Value::Text(text))
+        let (layout, _) = parts(line, scratch, |part| {
+            match part {
+                Part::Measurement(text) => put(MEASUREMENT.as_bytes(), Value::Text(text)),
+                Part::Tag(name, text) => put(name, Value::Text(text)),
+                Part::Field(name, value, _) => put(name, value),
             }
-            Part::Field(name, value, _) => {
-                check_name("field", name)?;
-                put(name, value)
-            }
-            Part::Micros(micros) => put(TIME.as_bytes(), Value::Micros(micros)),
+            Ok(())
         })?;
+        if let Some(timestamp_ns) = layout.timestamp {
+            put(TIME.as_bytes(), Value::Micros(timestamp_ns.div_euclid(1_000)));
+        }
         columns.end_row()
     }
 }

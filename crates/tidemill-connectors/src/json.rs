@@ -1,6 +1,7 @@
 //! NDJSON: one object a line, read strictly into columns.
 //!
 //! - A field that no column has is checked and left out; a column without its field is null.
+//! - Of two fields with one name the last counts: a value before it need not fit its column.
 //! - Anything that is not exactly one JSON object a line is a bad record, with the place in it.
 
 mod infer;
@@ -66,13 +67,31 @@ impl JsonDecoder {
                 (Token::Nested(text), _) => Value::Nested(text),
             };
             if let Some(column) = column {
-                self.columns.put(column, value)?;
+                self.columns.put_newest(column, value);
                 expected = column + 1;
             }
             more = scanner.next_in_object()?;
         }
         scanner.end()
     }
+}
+
+/// Checks that a line is one object of JSON as a source reads it.
+///
+/// # Errors
+/// What was expected where.
+pub fn check_json_object(line: &[u8]) -> Result<(), String> {
+    std::str::from_utf8(line)
+        .map_err(|error| format!("not JSON: not UTF-8 at byte {} of it", error.valid_up_to()))?;
+    let mut scanner = Scanner::new(line);
+    let (mut name, mut value) = (Vec::new(), Vec::new());
+    let mut more = scanner.open_object()?;
+    while more {
+        scanner.key(&mut name)?;
+        scanner.value(&mut value)?;
+        more = scanner.next_in_object()?;
+    }
+    scanner.end()
 }
 
 impl Decode for JsonDecoder {
@@ -88,3 +107,6 @@ impl Decode for JsonDecoder {
         self.columns.finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

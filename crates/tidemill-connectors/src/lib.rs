@@ -45,6 +45,7 @@ pub use self::postgres::PostgresSink;
 pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
 pub use influx::{InfluxLines, InfluxPoint, point_end as influx_point_end};
+pub use json::check_json_object;
 pub use kafka::{KafkaSink, KafkaSource};
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink, rows_as};
 pub use stream::{

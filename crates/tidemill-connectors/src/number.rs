@@ -45,6 +45,31 @@ pub(crate) fn parse_int_or_whole(text: &[u8]) -> Option<i128> {
     })
 }
 
+/// Most digits of a number that a float is compared with: more than any program writes of one.
+const FLOAT_DIGITS_MAX: usize = 60;
+
+/// True if the float that the text is read as, written with as many digits, has the digits of the
+/// text: neither is it another number, nor infinite, nor zero in place of a small one.
+pub(crate) fn float_keeps(text: &[u8]) -> bool {
+    let Some(float) = parse_float(text).filter(|it| it.is_finite()) else { return false };
+    let mantissa = text.split(|it| matches!(it, b'e' | b'E')).next().unwrap_or_default();
+    let digits: Vec<u8> = mantissa.iter().copied().filter(u8::is_ascii_digit).collect();
+    let zeros = digits.iter().take_while(|it| **it == b'0').count();
+    let end = digits.iter().rposition(|it| *it != b'0').map_or(zeros, |last| last + 1);
+    let digits = &digits[zeros..end];
+    match digits.len() {
+        0 => true,
+        // Any number of 15 digits comes back from a float that is not tiny.
+        1..=15 if float.is_normal() => true,
+        ..=FLOAT_DIGITS_MAX => {
+            let written = format!("{:.*e}", digits.len() - 1, float);
+            let written = written.split('e').next().unwrap_or_default();
+            written.bytes().filter(u8::is_ascii_digit).eq(digits.iter().copied())
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! Exactness at the edges.
@@ -70,7 +95,59 @@ mod tests {
         assert_eq!(parse_float(b"abc"), None);
     }
 
+    #[test]
+    fn a_float_keeps_what_a_program_wrote_of_one() {
+        for text in [
+            "0",
+            "-0",
+            "0.0",
+            "0e5",
+            "1.5",
+            "1.50",
+            ".5",
+            "1.",
+            "1e5",
+            "1E-07",
+            "0.1",
+            "0.10000000000000001",
+            "9.999999999999999E22",
+            "123456789012345680000",
+            "0.1000000000000000055511151231257827",
+            "1.7976931348623157e308",
+            "5e-324",
+            "-2.2250738585072014E-308",
+            "1e23",
+        ] {
+            assert!(float_keeps(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "1e400",
+            "-1e400",
+            "1e-400",
+            "9007199254740993.0",
+            "3.14159265358979323846",
+            "0.12345678901234567",
+            "123456789012345678901234",
+            "1.2e-324",
+            "inf",
+            "NaN",
+            "",
+            "x",
+            "0.00000000000000000000000000000000000000000000000000000000000000012345678901234567890",
+        ] {
+            assert!(!float_keeps(text.as_bytes()), "{text}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_float_keeps_its_own_text(float: f64, digits in 0_usize..25) {
+            prop_assume!(float.is_finite());
+            prop_assert!(float_keeps(float.to_string().as_bytes()) || float.abs() > 1e60 || float.abs() < 1e-300);
+            let written = format!("{float:.digits$e}");
+            prop_assert!(float_keeps(written.as_bytes()) || float.abs() > 1e300);
+        }
+
         #[test]
         fn numbers_come_back(int: i64, float: f64) {
             prop_assert_eq!(parse_int(int.to_string().as_bytes()), Some(i128::from(int)));

@@ -70,6 +70,11 @@ pub trait SourceFactory: Send + Sync {
     fn obstacle(&self) -> Option<Obstacle> {
         None
     }
+    /// The columns whose types were guessed from the first records, as the job names no type for
+    /// them. Default: none.
+    fn guessed(&self) -> Vec<GuessedColumn> {
+        Vec::new()
+    }
     /// A description of how bytes become records with an event time. A job that repeats recorded
     /// cycles has to read them the same way. Default: empty, which is not checked.
     fn reads(&self) -> String {
@@ -96,6 +101,16 @@ pub trait SourceFactory: Send + Sync {
     fn committed(&self, slice: u32, position: Position) {
         let _nobody_asked = (slice, position);
     }
+}
+
+/// A column whose type was guessed from the first records of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuessedColumn {
+    /// The column.
+    pub name: String,
+    /// A number in it that no type of numbers gives back as it is written, such as `007`: the column
+    /// keeps its numbers as text.
+    pub kept_as_text: Option<String>,
 }
 
 /// An obstacle that keeps a source from reading for now.

@@ -1,64 +1,90 @@
 //! Columns of NDJSON, guessed from one record after another.
+//!
+//! Of two fields with one name the last counts, at every depth.
 
 use super::scan::{Scanner, Token};
 use crate::guess::{Guess, Guesses};
 use crate::number;
-use serde_json::Value;
+use std::collections::HashMap;
 
 /// Deepest nesting that becomes a type; a column with deeper values is JSON text.
 const TYPE_DEPTH_MAX: usize = 16;
 
 /// Adds what one record shows. A bad record shows nothing.
 pub(crate) fn guess_line(line: &[u8], guesses: &mut Guesses) {
-    let Ok(text) = std::str::from_utf8(line) else { return };
-    let mut seen = Vec::new();
-    if fields(text.as_bytes(), &mut seen).is_ok() {
-        seen.into_iter().for_each(|(name, guess)| guesses.add(&name, guess));
+    if std::str::from_utf8(line).is_err() {
+        return;
+    }
+    let mut scanner = Scanner::new(line);
+    if let Ok(fields) = fields(&mut scanner)
+        && scanner.end().is_ok()
+    {
+        fields.into_iter().for_each(|(name, json)| guesses.add(&name, value(json, 0)));
     }
 }
 
-fn fields(line: &[u8], seen: &mut Vec<(String, Guess)>) -> Result<(), String> {
-    let mut scanner = Scanner::new(line);
+/// The fields of the object that stands here, in the order of their first names, each with its last
+/// value as it is written.
+fn fields<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<(String, &'a [u8])>, String> {
+    let mut fields: Vec<(String, &[u8])> = Vec::new();
+    let mut by_name: HashMap<String, usize> = HashMap::new();
     let (mut name_scratch, mut scratch) = (Vec::new(), Vec::new());
     let mut more = scanner.open_object()?;
     while more {
         let name = String::from_utf8_lossy(scanner.key(&mut name_scratch)?).into_owned();
-        let guess = match scanner.value(&mut scratch)? {
-            Token::Null => Guess::Nothing,
-            Token::Bool(_) => Guess::Bool,
-            Token::Number(text) => {
-                number::parse_int(text).map_or(Guess::Float, |it| Guess::Int(it, it))
+        let json = scanner.raw(&mut scratch)?;
+        match by_name.get(&name) {
+            Some(index) => fields[*index].1 = json,
+            None => {
+                by_name.insert(name.clone(), fields.len());
+                fields.push((name, json));
             }
-            Token::Text(_) => Guess::Text,
-            Token::Nested(json) => {
-                serde_json::from_slice(json).map_or(Guess::Mixed, |value| nested(&value, 0))
-            }
-        };
-        seen.push((name, guess));
+        }
         more = scanner.next_in_object()?;
     }
-    scanner.end()
+    Ok(fields)
 }
 
-fn nested(value: &Value, depth: usize) -> Guess {
-    match value {
-        Value::Null => Guess::Nothing,
-        Value::Bool(_) => Guess::Bool,
-        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(int), _) => Guess::Int(int.into(), int.into()),
-            (_, Some(int)) => Guess::Int(int.into(), int.into()),
-            _ => Guess::Float,
-        },
-        Value::String(_) => Guess::Text,
-        _ if depth == TYPE_DEPTH_MAX => Guess::Mixed,
-        Value::Array(items) => {
-            let items = items.iter().map(|it| nested(it, depth + 1));
-            Guess::List(Box::new(items.fold(Guess::Nothing, Guess::merge)))
-        }
-        Value::Object(fields) => {
-            let mut guesses = Guesses::default();
-            fields.iter().for_each(|(name, it)| guesses.add(name, nested(it, depth + 1)));
-            Guess::Object(guesses)
-        }
+/// The type of a value that the scanner has read once. `depth` counts the values around it.
+fn value(json: &[u8], depth: usize) -> Guess {
+    let guess = match Scanner::new(json).value(&mut Vec::new()) {
+        Ok(Token::Null) => Ok(Guess::Nothing),
+        Ok(Token::Bool(_)) => Ok(Guess::Bool),
+        Ok(Token::Number(text)) => Ok(number(text)),
+        Ok(Token::Text(_)) => Ok(Guess::Text),
+        Ok(Token::Nested(_)) if depth > TYPE_DEPTH_MAX => Ok(Guess::Mixed),
+        Ok(Token::Nested(_)) if json.starts_with(b"[") => list(json, depth),
+        Ok(Token::Nested(_)) => object(json, depth),
+        Err(error) => Err(error),
+    };
+    guess.unwrap_or(Guess::Mixed)
+}
+
+fn number(text: &[u8]) -> Guess {
+    match number::parse_int(text) {
+        Some(int) if int != 0 || text == b"0" => Guess::int(int),
+        // A minus zero is a float.
+        _ if number::float_keeps(text) => Guess::Float,
+        _ => Guess::Digits(String::from_utf8_lossy(text).into_owned()),
     }
+}
+
+fn list(json: &[u8], depth: usize) -> Result<Guess, String> {
+    let mut scanner = Scanner::new(json);
+    let mut scratch = Vec::new();
+    let mut element = Guess::Nothing;
+    let mut more = scanner.open_list()?;
+    while more {
+        element = element.merge(value(scanner.raw(&mut scratch)?, depth + 1));
+        more = scanner.next_in_list()?;
+    }
+    Ok(Guess::List(Box::new(element)))
+}
+
+fn object(json: &[u8], depth: usize) -> Result<Guess, String> {
+    let mut guesses = Guesses::default();
+    for (name, json) in fields(&mut Scanner::new(json))? {
+        guesses.add(&name, value(json, depth + 1));
+    }
+    Ok(Guess::Object(guesses))
 }

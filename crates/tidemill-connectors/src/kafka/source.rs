@@ -27,7 +27,7 @@ use tidemill_client::{
     consumer::{ConsumerOptions, Start},
 };
 use tidemill_env::{World, has_no_room};
-use tidemill_flow::{Obstacle, Position, Source, SourceError, SourceFactory};
+use tidemill_flow::{GuessedColumn, Obstacle, Position, Source, SourceError, SourceFactory};
 use tidemill_types::job::{Isolation, StartSpec, UntilSpec};
 
 #[cfg(test)]
@@ -315,6 +315,10 @@ impl SourceFactory for KafkaSource {
         let hub = self.hub.lock().unwrap_or_else(PoisonError::into_inner);
         let obstacle = hub.as_ref()?.obstacle()?;
         Some(Obstacle { why: obstacle.why.to_string(), since_us: obstacle.since_us })
+    }
+
+    fn guessed(&self) -> Vec<GuessedColumn> {
+        self.values.guessed.clone()
     }
 
     fn reads(&self) -> String {

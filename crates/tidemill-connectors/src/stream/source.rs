@@ -21,7 +21,7 @@ use std::{
     },
 };
 use tidemill_env::{World, has_no_room};
-use tidemill_flow::{Position, Read, Source, SourceError, SourceFactory, SourceWaker};
+use tidemill_flow::{GuessedColumn, Position, Read, Source, SourceError, SourceFactory, SourceWaker};
 use tidemill_log::{Log, Stream, Streamlet};
 use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, TimeSpec, UntilSpec};
 use tidemill_wire::records::Record;
@@ -237,6 +237,10 @@ impl SourceFactory for StreamSource {
 
     fn live(&self) -> bool {
         self.spec.until == UntilSpec::Never
+    }
+
+    fn guessed(&self) -> Vec<GuessedColumn> {
+        self.values.guessed.clone()
     }
 
     fn reads(&self) -> String {

@@ -10,7 +10,7 @@ use crate::guess::{Guess, Guesses};
 use crate::influx::InfluxGuesses;
 use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::Arc;
-use tidemill_flow::TIME_COLUMN;
+use tidemill_flow::{GuessedColumn, TIME_COLUMN};
 use tidemill_types::job::{Format, TimeSpec};
 
 /// What records of a source become.
@@ -23,6 +23,8 @@ pub(crate) struct Values {
     pub(crate) time_is_timestamp: bool,
     /// What was found in the records alone, for the note.
     pub(crate) kept: Option<Kept>,
+    /// The columns that were guessed from them.
+    pub(crate) guessed: Vec<GuessedColumn>,
 }
 
 /// Looks at the first records.
@@ -106,12 +108,13 @@ impl Look {
             return Err(refused(name, failed));
         }
         let open = matches!(spec.format, Format::Json | Format::Influx);
+        let kept_as_text = self.sample.kept_as_text();
         let (shape, empty) = match &self.known {
             Some(kept) => (kept.shape(), kept.empty),
             None => (self.sample.shape(), self.empty),
         };
         let kept = Kept::of(&shape, empty);
-        let mut found = Found { shape, data: (0, 0), total: None, open, empty };
+        let mut found = Found { shape, data: (0, 0), total: None, open, empty, kept_as_text };
         let timestamp = spec.meta.timestamp.as_deref();
         let of_value = |time: &&TimeSpec| timestamp != Some(time.field.as_str());
         let value_time = spec.time.as_ref().filter(of_value);
@@ -124,7 +127,8 @@ impl Look {
         }
         let time_is_timestamp = spec.time.is_some() && value_time.is_none();
         let schema = whole_schema(name, &found.shape, spec, time_is_timestamp)?;
-        Ok(Values { shape: found.shape, schema, time_is_timestamp, kept })
+        let guessed = found.guessed(spec.format, &spec.schema);
+        Ok(Values { shape: found.shape, schema, time_is_timestamp, kept, guessed })
     }
 }
 
