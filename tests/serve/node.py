@@ -135,6 +135,9 @@ class Node:
 
     def append(self, name, records, query=""):
         body = "".join(json.dumps(it) + "\n" for it in records)
+        if not all(isinstance(it, dict) for it in records):
+            # Lines of JSON are objects; text is any line.
+            query += f"{'&' if query else '?'}format=text"
         answer = self.post(f"/streams/{name}/records{query}", body)
         assert answer.status == 200, answer.body
         return answer.json()

@@ -7,6 +7,7 @@
 
 use crate::column_type::moment_type;
 use crate::columns::{OUT_OF_RANGE, Shape, largest_time, micros_of_millis};
+use crate::layout::{plain_array, plain_type};
 use crate::line_source::letter;
 use crate::moment;
 use crate::recast::recast;
@@ -56,16 +57,6 @@ pub(crate) struct BatchSource {
     position: u64,
     lateness: Span,
     watermark: Micros,
-}
-
-/// The type in which a column is handed on: text has one layout, dictionaries are unfolded.
-pub(crate) fn plain_type(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
-        DataType::LargeBinary | DataType::BinaryView => DataType::Binary,
-        DataType::Dictionary(_, value) => plain_type(value),
-        other => other.clone(),
-    }
 }
 
 impl BatchSource {
@@ -172,6 +163,7 @@ fn event_time(
     field: &Field,
     bad: &mut BTreeMap<usize, (String, Vec<u8>)>,
 ) -> Result<ArrayRef, ArrowError> {
+    let column = &plain_array(column)?;
     let mut times = micros(column)?;
     let (name, is_time) = (field.name(), is_time(column.data_type()));
     for (row, time) in times.iter_mut().enumerate() {
@@ -241,9 +233,10 @@ pub(crate) fn micros(column: &ArrayRef) -> Result<Vec<Option<i64>>, ArrowError> 
 
 /// Whether a column of this type can be event time.
 pub(crate) fn can_be_time(data_type: &DataType) -> bool {
+    let data_type = plain_type(data_type);
     data_type.is_integer()
         || matches!(
-            plain_type(data_type),
+            data_type,
             DataType::Timestamp(_, _)
                 | DataType::Date32
                 | DataType::Date64

@@ -1,5 +1,6 @@
 //! Why a connector cannot be made: what a job's author must change.
 
+use crate::encoding::ForeignEncoding;
 use std::{io, path::Path};
 
 /// Why a source or sink cannot be made.
@@ -21,7 +22,7 @@ pub enum ConnectorErrorKind {
     Unreachable,
     /// Nobody answers where it is, or not as it will: it may be there later.
     Away,
-    /// The file cannot be read, or is not of its format.
+    /// The file cannot be read, or is not of its format or encoding.
     Unreadable,
     /// The file cannot be written, or not in that format.
     Unwritable,
@@ -65,6 +66,11 @@ impl ConnectorError {
 
     pub(crate) fn unreadable(path: &Path, message: impl std::fmt::Display) -> Self {
         let message = format!("`{}` cannot be read: {message}", path.display());
+        Self { kind: ConnectorErrorKind::Unreadable, message }
+    }
+
+    pub(crate) fn foreign(path: &Path, encoding: ForeignEncoding) -> Self {
+        let message = encoding.refusal(&format!("`{}`", path.display()));
         Self { kind: ConnectorErrorKind::Unreadable, message }
     }
 

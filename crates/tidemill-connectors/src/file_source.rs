@@ -1,15 +1,17 @@
 //! A file as a source: finds its columns, then opens readers of it.
 
 use crate::arrow_file::ArrowBatches;
-use crate::batch_source::{self, BatchSource, Batches};
+use crate::batch_source::{BatchSource, Batches};
 use crate::columns::{COLUMNS_MAX, Shape};
 use crate::csv;
+use crate::encoding::{ENCODING_BYTES, ForeignEncoding};
 use crate::error::ConnectorError;
 use crate::found::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
 use crate::frame::Framing;
 use crate::guess::Guesses;
 use crate::influx::InfluxGuesses;
 use crate::input::{Input, READ_AHEAD_BYTES};
+use crate::layout::plain_type;
 use crate::line_source::LineSource;
 use crate::parquet_file::ParquetBatches;
 use arrow_schema::{Field, SchemaRef};
@@ -64,6 +66,9 @@ impl FileSource {
         let file = world.disk.open_read(path).map_err(io)?;
         let size = file.length().map_err(io)?;
         let unreadable = |error| ConnectorError::unreadable(path, error);
+        if let Some(encoding) = foreign(&*file, spec.format).map_err(io)? {
+            return Err(ConnectorError::foreign(path, encoding));
+        }
         let sample = spec.sample.unwrap_or(SAMPLE_RECORDS).max(1);
         let mut found = match spec.format {
             Format::Arrow => find_arrow(file, size).map_err(unreadable)?,
@@ -152,6 +157,18 @@ impl SourceFactory for FileSource {
     }
 }
 
+/// The encoding of a file, if it is none that is read.
+fn foreign(file: &dyn DiskRead, format: Format) -> std::io::Result<Option<ForeignEncoding>> {
+    let mut head = [0; ENCODING_BYTES];
+    let length = file.read_full_at(0, &mut head)?;
+    let head = &head[..length];
+    Ok(match format {
+        // Files of columns may have any zeros.
+        Format::Arrow | Format::Parquet => ForeignEncoding::of_mark(head),
+        _ => ForeignEncoding::of(head),
+    })
+}
+
 /// What the job says of how records are read, but for their columns: what stages do names those.
 fn reads(spec: &FileSourceSpec, time: Option<&TimeSpec>) -> String {
     let header = (spec.header == Some(false)).then(|| "no header".to_owned());
@@ -162,7 +179,7 @@ fn reads(spec: &FileSourceSpec, time: Option<&TimeSpec>) -> String {
 }
 
 fn plain_fields(schema: &SchemaRef) -> Vec<Field> {
-    let plain = |data_type| batch_source::plain_type(data_type);
+    let plain = |data_type| plain_type(data_type);
     let fields = schema.fields().iter();
     fields.map(|field| Field::new(field.name(), plain(field.data_type()), true)).collect()
 }

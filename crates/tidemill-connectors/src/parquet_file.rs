@@ -8,13 +8,20 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use parquet::{
-    arrow::arrow_reader::{
-        ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-        ParquetRecordBatchReaderBuilder,
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{
+            ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+            ParquetRecordBatchReaderBuilder,
+        },
+        parquet_to_arrow_schema_by_columns,
     },
     basic::{Compression, Type as PhysicalType},
     errors::ParquetError,
-    file::reader::{ChunkReader, Length},
+    file::{
+        metadata::ParquetMetaDataReader,
+        reader::{ChunkReader, Length},
+    },
 };
 use std::{
     io::{self, BufReader, Read},
@@ -88,6 +95,22 @@ fn unread(packed: Compression) -> Option<&'static str> {
     }
 }
 
+/// The path of the first column whose type Arrow has none for; none if that is not why a file cannot
+/// be read.
+fn column_without_type(pieces: &Pieces) -> Option<String> {
+    let find = || {
+        let metadata = ParquetMetaDataReader::new().parse_and_finish(pieces).ok()?;
+        let schema = metadata.file_metadata().schema_descr();
+        let fails = |index: &usize| {
+            let mask = ProjectionMask::leaves(schema, [*index]);
+            parquet_to_arrow_schema_by_columns(schema, mask, None).is_err()
+        };
+        let index = (0..schema.num_columns()).find(fails)?;
+        Some(schema.column(index).path().parts().join("."))
+    };
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(find)).ok().flatten()
+}
+
 /// The schema with microseconds for what the file has as INT96; none if it has none.
 fn without_nanos_of_days(found: &ArrowReaderMetadata) -> Option<SchemaRef> {
     let columns = found.metadata().file_metadata().schema_descr().columns();
@@ -146,11 +169,22 @@ impl ParquetBatches {
         };
         let metadata = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load))
             .map_err(|_| "its footer is damaged".to_owned())?
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| match column_without_type(&pieces) {
+                Some(column) => format!(
+                    "its column `{column}` has a type that is not read: {error}; write the file \
+                     again without it, or with another type"
+                ),
+                None => error.to_string(),
+            })?;
         let groups = metadata.metadata().row_groups().iter();
-        let columns = groups.flat_map(|group| group.columns());
-        if let Some(codec) = columns.filter_map(|column| unread(column.compression())).next() {
-            return Err(format!("it is packed by {codec}; by Snappy, ZSTD or not at all is read"));
+        for column in groups.flat_map(|group| group.columns()) {
+            if let Some(codec) = unread(column.compression()) {
+                return Err(format!(
+                    "its column `{}` is packed by {codec}; by Snappy, ZSTD or not at all is read: \
+                     write the file again with one of these",
+                    column.column_path().parts().join(".")
+                ));
+            }
         }
         Ok(Self { pieces, metadata, group: 0, reader: None })
     }
@@ -182,6 +216,30 @@ impl ParquetBatches {
         u64::try_from(records).map_err(|_| self.of_group(format!("it has {records} records")))
     }
 
+    /// A message about pages of the row group, with the first column that has such.
+    fn of_pages(&self, message: impl std::fmt::Display) -> String {
+        let find = || {
+            let schema = self.metadata.parquet_schema();
+            let fails = |index: &usize| {
+                let mask = ProjectionMask::leaves(schema, [*index]);
+                let (pieces, metadata) = (self.pieces.clone(), self.metadata.clone());
+                let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(pieces, metadata)
+                    .with_row_groups(vec![self.group])
+                    .with_projection(mask)
+                    .build();
+                reader.map_or(true, |mut batches| batches.any(|it| it.is_err()))
+            };
+            let index = (0..schema.num_columns()).find(fails)?;
+            Some(schema.column(index).path().parts().join("."))
+        };
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(find)).ok().flatten() {
+            Some(column) => self.of_group(format!(
+                "column `{column}`: {message}; the file is damaged there: fetch or write it again"
+            )),
+            None => self.of_group(message),
+        }
+    }
+
     /// A message with the row group that it is about.
     fn of_group(&self, message: impl std::fmt::Display) -> String {
         let groups = self.metadata.metadata().num_row_groups();
@@ -194,11 +252,11 @@ impl Batches for ParquetBatches {
         let groups = self.metadata.metadata().num_row_groups();
         while self.group < groups {
             if self.reader.is_none() {
-                self.reader = Some(self.read_group(0).map_err(|error| self.of_group(error))?);
+                self.reader = Some(self.read_group(0).map_err(|error| self.of_pages(error))?);
             }
             let next = self.reader.as_mut().and_then(Iterator::next);
             match next {
-                Some(batch) => return batch.map(Some).map_err(|error| self.of_group(error)),
+                Some(batch) => return batch.map(Some).map_err(|error| self.of_pages(error)),
                 None => (self.reader, self.group) = (None, self.group + 1),
             }
         }

@@ -221,6 +221,16 @@ async fn make(
     }
 }
 
+/// The rows as a table that is made for them gets them.
+#[cfg(test)]
+pub(crate) fn copy_bytes(batch: &RecordBatch) -> Result<Vec<u8>, String> {
+    let columns = fit::to_be_made(batch.schema_ref(), &[])?;
+    let mut out = Vec::new();
+    let written = Encoder::new(columns, false).rows(batch, &mut out);
+    written.map_err(|error| format!("{error:?}"))?;
+    Ok(out)
+}
+
 /// Connects and looks the table up. A connection that breaks is tried again, a few times.
 fn look(
     world: &World,

@@ -10,8 +10,9 @@
 //!   counted in another unit.
 //! - Whether a type can become another at all is known before there is a value: [`can_be`].
 
-use crate::batch_source::{micros, plain_type};
+use crate::batch_source::micros;
 use crate::columns::{Columns, Shape, Value, misfit};
+use crate::layout::{exact, plain_array, plain_type};
 use crate::number;
 use crate::sink::{
     cell::{Dates, Moments},
@@ -71,11 +72,8 @@ pub(crate) fn recast(
     column: &ArrayRef,
     field: &Field,
 ) -> Result<(ArrayRef, Vec<Misfit>), ArrowError> {
-    let (plain, to) = (plain_type(column.data_type()), field.data_type());
-    let column = &match *column.data_type() == plain {
-        true => Arc::clone(column),
-        false => exact(column, &plain)?,
-    };
+    let column = &plain_array(column)?;
+    let (plain, to) = (column.data_type().clone(), field.data_type());
     if plain == *to {
         return Ok((Arc::clone(column), beyond_day(column, field)?));
     }
@@ -111,12 +109,6 @@ fn beyond_day(column: &ArrayRef, field: &Field) -> Result<Vec<Misfit>, ArrowErro
         Some(Misfit { row, reason, value: number.to_string().into_bytes() })
     };
     Ok(numbers.as_primitive::<Int64Type>().iter().enumerate().filter_map(beyond).collect())
-}
-
-/// A cast that must not make a null of a value.
-fn exact(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
-    let options = arrow_cast::CastOptions { safe: false, ..Default::default() };
-    arrow_cast::cast_with_options(column, to, &options)
 }
 
 /// Whether a type has every value of another, and Arrow's cast gives it.

@@ -90,6 +90,60 @@ fn row_without_values(schema: &Schema) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &row)
 }
 
+/// The parts of a value that have a type of their own, with what follows the column's name.
+fn parts(field: &Field) -> Vec<(String, FieldRef)> {
+    match field.data_type() {
+        DataType::Struct(fields) => {
+            fields.iter().map(|it| (format!(".{}", it.name()), Arc::clone(it))).collect()
+        }
+        DataType::List(element)
+        | DataType::LargeList(element)
+        | DataType::ListView(element)
+        | DataType::LargeListView(element)
+        | DataType::FixedSizeList(element, _) => vec![("[]".to_owned(), Arc::clone(element))],
+        _ => Vec::new(),
+    }
+}
+
+/// Tries to write a row without values, and names the innermost part of a column that `write` cannot
+/// write.
+///
+/// # Errors
+/// Why the columns cannot be written, where, and a way out.
+fn try_columns(
+    schema: &Schema,
+    write: impl Fn(&RecordBatch) -> Result<(), ArrowError>,
+) -> Result<(), ArrowError> {
+    let outcome = write(&row_without_values(schema)?);
+    let Err(error) = outcome else { return Ok(()) };
+    let alone = |field: &FieldRef| {
+        let field = Field::new("c", field.data_type().clone(), true);
+        row_without_values(&Schema::new(vec![field])).and_then(|row| write(&row))
+    };
+    let of_schema = schema.fields().iter().map(|it| (it.name().clone(), Arc::clone(it)));
+    let mut parts_left: Vec<(String, FieldRef)> = of_schema.collect();
+    let mut worst: Option<(String, ArrowError)> = None;
+    while let Some((path, field, error)) =
+        parts_left.drain(..).find_map(|(path, it)| alone(&it).err().map(|error| (path, it, error)))
+    {
+        let inner = parts(&field).into_iter().map(|(part, it)| (format!("{path}{part}"), it));
+        parts_left = inner.collect();
+        worst = Some((path, error));
+    }
+    let Some((path, error)) = worst else { return Err(error) };
+    let why = match error {
+        ArrowError::NotYetImplemented(why)
+        | ArrowError::CastError(why)
+        | ArrowError::JsonError(why)
+        | ArrowError::ParquetError(why)
+        | ArrowError::InvalidArgumentError(why) => why,
+        other => other.to_string(),
+    };
+    Err(ArrowError::SchemaError(format!(
+        "column `{path}`: {why}; leave it out or make it text with `select`, or write another format"
+    )))
+}
+
 /// Encoded rows that wait for their cycle's commit.
 #[derive(Debug, Default)]
 struct Pending {

@@ -30,6 +30,16 @@ impl Micros {
         (Self::EVENT_MIN..=Self::EVENT_MAX).contains(&self)
     }
 
+    /// The moment as the timestamp of a record, in milliseconds, rounded down. -1 means no timestamp
+    /// there, so that the last millisecond before 1970 is rounded down to -2.
+    #[must_use]
+    pub const fn record_timestamp_ms(self) -> i64 {
+        match self.0.div_euclid(1_000) {
+            -1 => -2,
+            timestamp_ms => timestamp_ms,
+        }
+    }
+
     /// This moment moved back by `span`; [`Self::MIN`] and [`Self::MAX`] stay where they are.
     #[must_use]
     pub fn minus(self, span: Span) -> Self {

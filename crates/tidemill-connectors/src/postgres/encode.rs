@@ -10,6 +10,7 @@
 use super::fit::Column;
 use super::target::{MICRO_DIGITS, Target};
 use super::values::Values;
+use crate::layout::plain_batch;
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 
@@ -67,6 +68,7 @@ impl Encoder {
         batch: &RecordBatch,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
+        let batch = &plain_batch(batch)?;
         let arrays = self.columns.iter().map(|it| Values::plain(batch.column(it.index)));
         let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
         let options = crate::sink::encode::json_options();
@@ -153,7 +155,7 @@ fn value(
         }
         Values::Text(it) => text(target, it.value(row), out)?,
         Values::Bytes(it) => bytes(target, it.value(row), out)?,
-        Values::Days(it) => day(i64::from(it.value(row)), out)?,
+        Values::Days(it) => day(it.value(row), out)?,
         Values::Times(it, units) => {
             let time_us = scaled(it[row], *units).filter(|it| (0..=DAY_US).contains(it));
             let time_us = time_us.ok_or("it is no time of a day")?;

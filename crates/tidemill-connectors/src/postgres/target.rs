@@ -1,6 +1,7 @@
 //! What a column of a table takes: the types of PostgreSQL that rows can be written to, and which
 //! values of ours each of them can hold.
 
+use crate::layout::plain_type;
 use arrow_schema::DataType;
 
 /// Most digits that a `numeric` with a precision can have.
@@ -66,25 +67,21 @@ impl Target {
     /// no such type.
     pub(super) fn made_for(source: &DataType) -> Option<(Self, String)> {
         use DataType as D;
+        let source = &plain_type(source);
         let (target, name) = match source {
             D::Boolean => (Self::Bool, "boolean"),
             D::Int8 | D::Int16 | D::UInt8 => (Self::Int2, "smallint"),
             D::Int32 | D::UInt16 => (Self::Int4, "integer"),
             D::Int64 | D::UInt32 => (Self::Int8, "bigint"),
             D::UInt64 => (Self::Numeric(Some((20, 0))), "numeric(20,0)"),
-            D::Float16 | D::Float32 => (Self::Float4, "real"),
+            D::Float32 => (Self::Float4, "real"),
             D::Float64 => (Self::Float8, "double precision"),
-            D::Utf8 | D::LargeUtf8 | D::Utf8View | D::Null => (Self::Text(None), "text"),
-            D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => {
-                (Self::Bytes, "bytea")
-            }
+            D::Utf8 | D::Null => (Self::Text(None), "text"),
+            D::Binary => (Self::Bytes, "bytea"),
             D::Date32 | D::Date64 => (Self::Date, "date"),
             D::Time32(_) | D::Time64(_) => (Self::Time(None), "time"),
             D::Timestamp(_, _) => (Self::Timestamp(None), "timestamp with time zone"),
-            D::Decimal32(p, s) | D::Decimal64(p, s) | D::Decimal128(p, s) | D::Decimal256(p, s) => {
-                return Some(numeric(*p, *s));
-            }
-            D::Dictionary(_, values) => return Self::made_for(values),
+            D::Decimal128(p, s) | D::Decimal256(p, s) => return Some(numeric(*p, *s)),
             nested if is_nested(nested) => (Self::Jsonb, "jsonb"),
             _ => return None,
         };
@@ -96,29 +93,21 @@ impl Target {
         use DataType as D;
         let is = |among: &[Self]| among.contains(&self);
         let is_numeric = matches!(self, Self::Numeric(_));
-        match source {
+        match &plain_type(source) {
             D::Null => true,
-            D::Dictionary(_, values) => self.takes(values),
             D::Boolean => is(&[Self::Bool]),
             it if it.is_integer() => {
                 is_numeric || is(&[Self::Int2, Self::Int4, Self::Int8, Self::Float4, Self::Float8])
             }
-            D::Float16 | D::Float32 => is(&[Self::Float4, Self::Float8]),
+            D::Float32 => is(&[Self::Float4, Self::Float8]),
             D::Float64 => is(&[Self::Float8]),
-            D::Utf8 | D::LargeUtf8 | D::Utf8View => {
-                matches!(self, Self::Text(_)) || is(&[Self::Uuid, Self::Json, Self::Jsonb])
-            }
-            D::FixedSizeBinary(16) => is(&[Self::Bytes, Self::Uuid]),
-            D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => {
-                is(&[Self::Bytes])
-            }
+            D::Utf8 => matches!(self, Self::Text(_)) || is(&[Self::Uuid, Self::Json, Self::Jsonb]),
+            // Only values of 16 bytes are a UUID; the others are refused one by one.
+            D::Binary => is(&[Self::Bytes, Self::Uuid]),
             D::Date32 | D::Date64 => is(&[Self::Date]),
             D::Time32(_) | D::Time64(_) => matches!(self, Self::Time(_)),
             D::Timestamp(_, _) => matches!(self, Self::Timestamp(_)),
-            D::Decimal32(_, scale)
-            | D::Decimal64(_, scale)
-            | D::Decimal128(_, scale)
-            | D::Decimal256(_, scale) => match self {
+            D::Decimal128(_, scale) | D::Decimal256(_, scale) => match self {
                 // The server would round without a word.
                 Self::Numeric(Some((_, kept))) => kept >= i16::from(*scale),
                 _ => is_numeric,
@@ -130,16 +119,7 @@ impl Target {
 
 fn is_nested(source: &DataType) -> bool {
     use DataType as D;
-    matches!(
-        source,
-        D::List(_)
-            | D::LargeList(_)
-            | D::ListView(_)
-            | D::LargeListView(_)
-            | D::FixedSizeList(_, _)
-            | D::Struct(_)
-            | D::Map(_, _)
-    )
+    matches!(source, D::List(_) | D::Struct(_) | D::Map(_, _))
 }
 
 /// Digits, and those after the point, as a modifier without its header has them.

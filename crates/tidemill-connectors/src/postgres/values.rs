@@ -2,17 +2,18 @@
 
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Decimal128Array, Decimal256Array, Float32Array,
-    Float64Array, Int32Array, Int64Array, StringArray, UInt64Array,
+    Float64Array, Int64Array, StringArray, UInt64Array,
     cast::AsArray,
-    types::{
-        Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int32Type, Int64Type, UInt64Type,
-    },
+    types::{Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int64Type, UInt64Type},
 };
 use arrow_json::{EncoderOptions, writer::NullableEncoder};
 use arrow_schema::{ArrowError, DataType, FieldRef, TimeUnit};
 use std::sync::Arc;
 
-/// See the module.
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+
+/// The values of a column whose layout is plain.
 pub(super) enum Values<'a> {
     Null,
     Bool(&'a BooleanArray),
@@ -25,7 +26,7 @@ pub(super) enum Values<'a> {
     LongDecimal(&'a Decimal256Array, i8),
     Text(&'a StringArray),
     Bytes(&'a BinaryArray),
-    Days(&'a Int32Array),
+    Days(&'a Int64Array),
     /// With the number of units in a second.
     Times(&'a [i64], i64),
     Moments(&'a [i64], i64),
@@ -33,7 +34,7 @@ pub(super) enum Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// The column in one of the layouts.
+    /// A column of a plain layout in one of those that are written.
     pub(super) fn plain(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         use DataType as D;
         let as_numbers = |to: D| -> Result<ArrayRef, ArrowError> {
@@ -43,12 +44,12 @@ impl<'a> Values<'a> {
         };
         let to = match column.data_type() {
             D::Int8 | D::Int16 | D::Int32 | D::UInt8 | D::UInt16 | D::UInt32 => D::Int64,
-            D::Float16 => D::Float32,
-            D::Utf8View | D::LargeUtf8 => D::Utf8,
-            D::BinaryView | D::LargeBinary | D::FixedSizeBinary(_) => D::Binary,
-            D::Decimal32(_, scale) | D::Decimal64(_, scale) => D::Decimal128(38, *scale),
-            D::Date32 => return as_numbers(D::Int32),
-            D::Date64 => D::Date32,
+            D::Date32 => return arrow_cast::cast(&as_numbers(D::Int32)?, &D::Int64),
+            D::Date64 => {
+                let millis = as_numbers(D::Int64)?;
+                let millis = millis.as_primitive::<Int64Type>();
+                return Ok(Arc::new(millis.unary::<_, Int64Type>(|it| it.div_euclid(DAY_MS))));
+            }
             D::Time32(unit) => {
                 let numbers = as_numbers(D::Int32)?;
                 let numbers = arrow_cast::cast(&numbers, &D::Int64)?;
@@ -56,13 +57,9 @@ impl<'a> Values<'a> {
                 let times = numbers.as_primitive::<Int64Type>();
                 return Ok(Arc::new(times.unary::<_, Int64Type>(|it| it * per_us)));
             }
-            D::Dictionary(_, values) => {
-                return Self::plain(&arrow_cast::cast(column, values)?);
-            }
             _ => return Ok(Arc::clone(column)),
         };
-        let cast = arrow_cast::cast(column, &to)?;
-        if to == D::Date32 { Self::plain(&cast) } else { Ok(cast) }
+        arrow_cast::cast(column, &to)
     }
 
     /// The values of a column that [`Self::plain`] gave, which was this field.
@@ -74,14 +71,11 @@ impl<'a> Values<'a> {
         use DataType as D;
         let field = field.expect("a column of the schema that was planned");
         let is_day = |it: &D| matches!(it, D::Date32 | D::Date64);
-        let source = match field.data_type() {
-            D::Dictionary(_, values) => values,
-            other => other,
-        };
+        let source = field.data_type();
         Ok(match (column.data_type(), source) {
             (D::Null, _) => Self::Null,
             (D::Boolean, _) => Self::Bool(column.as_boolean()),
-            (D::Int32, it) if is_day(it) => Self::Days(column.as_primitive::<Int32Type>()),
+            (D::Int64, it) if is_day(it) => Self::Days(column.as_primitive()),
             (D::Int64, D::Time32(_)) => {
                 Self::Times(column.as_primitive::<Int64Type>().values(), 1_000_000)
             }

@@ -8,7 +8,7 @@
 
 use super::growing::GrowingFile;
 use super::marks::{folder, with_suffix};
-use super::{disk_error, row_without_values, shown, shown_schema, sink_error, writable};
+use super::{disk_error, shown, shown_schema, sink_error, try_columns, writable};
 use super::{named_times, plain};
 use crate::error::ConnectorError;
 use arrow_array::RecordBatch;
@@ -138,13 +138,12 @@ impl ColumnarSink {
             return Err(ConnectorError::unwritable(path, message));
         }
         // Tried now, so that a column that the format cannot hold is refused before the job runs.
-        row_without_values(&schema)
-            .and_then(|row| {
-                let mut writer = Writer::new(format, io::sink(), &row.schema())?;
-                writer.write(&row)?;
-                writer.finish()
-            })
-            .map_err(|error| ConnectorError::unwritable(path, error))?;
+        let trial = |row: &RecordBatch| {
+            let mut writer = Writer::new(format, io::sink(), &row.schema())?;
+            writer.write(row)?;
+            writer.finish().map(drop)
+        };
+        try_columns(&schema, trial).map_err(|error| ConnectorError::unwritable(path, error))?;
         Ok(Self {
             world: world.clone(),
             path: path.to_owned(),

@@ -11,9 +11,10 @@
 //! - In CSV and text, lists and objects are as in JSON.
 
 use super::cell::{Cell, Dates, Moments, bytes_as_text};
-use super::{row_without_values, shown};
+use super::{shown, try_columns};
 use crate::csv::LONE_NULL;
 use crate::error::ConnectorError;
+use crate::layout::plain_batch;
 use arrow_array::{Array, RecordBatch, cast::AsArray};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_json::{
@@ -58,8 +59,7 @@ impl RowEncoder {
         };
         let encoder = Self { format, schema };
         // Tried now, so that a column that the format cannot hold is refused before the job runs.
-        row_without_values(&encoder.schema)
-            .and_then(|row| encoder.batch(&row, &mut Vec::new()))
+        try_columns(&encoder.schema, |row| encoder.batch(row, &mut Vec::new()))
             .map_err(|error| ConnectorError::unwritable(place, error))?;
         Ok(encoder)
     }
@@ -110,7 +110,7 @@ impl RowEncoder {
     }
 
     fn batch(&self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
-        let batch = batch.project(&shown(batch.schema_ref()))?;
+        let batch = plain_batch(&batch.project(&shown(batch.schema_ref()))?)?;
         match self.format {
             RowFormat::Json => json(&batch, out),
             RowFormat::Csv => csv(&batch, out),

@@ -1,8 +1,8 @@
 //! Times in units that Parquet has a name for. It has none for seconds: a file would hold plain
 //! numbers, that only a reader who knows Arrow's own note in it takes for times.
 
+use crate::layout::{exact, plain_type};
 use arrow_array::RecordBatch;
-use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
 
@@ -24,9 +24,8 @@ pub(super) fn rows(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     if schema == *batch.schema_ref() {
         return Ok(batch.clone());
     }
-    let options = CastOptions { safe: false, ..CastOptions::default() };
     let columns = batch.columns().iter().zip(schema.fields());
-    let columns = columns.map(|(it, field)| cast_with_options(it, field.data_type(), &options));
+    let columns = columns.map(|(it, field)| exact(it, field.data_type()));
     let columns = columns.collect::<Result<_, _>>()?;
     RecordBatch::try_new(schema, columns)
 }
@@ -53,6 +52,10 @@ fn named(data_type: &DataType) -> DataType {
         DataType::FixedSizeList(it, length) => DataType::FixedSizeList(field(it), *length),
         DataType::Map(entries, sorted) => DataType::Map(field(entries), *sorted),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
+        // Parquet has no such layouts, or few readers know them.
+        DataType::RunEndEncoded(_, _) | DataType::ListView(_) | DataType::LargeListView(_) => {
+            named(&plain_type(data_type))
+        }
         other => other.clone(),
     }
 }

@@ -4,6 +4,7 @@ mod blocks;
 mod check;
 mod full;
 mod moments;
+mod parts;
 
 use super::*;
 use crate::FileSource;

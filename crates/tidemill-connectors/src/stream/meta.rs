@@ -10,7 +10,8 @@ use tidemill_types::job::MetaSpec;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meta {
     pub(super) key: Option<String>,
-    pub(super) timestamp_us: i64,
+    /// `None`: the record has no timestamp.
+    pub(super) timestamp_us: Option<i64>,
     pub(super) offset: i64,
 }
 
@@ -54,7 +55,7 @@ impl MetaColumns {
     /// Times of the rows, in microseconds.
     pub(super) fn times(&self) -> ArrayRef {
         let times = self.rows.iter().map(|it| it.timestamp_us);
-        Arc::new(TimestampMicrosecondArray::from_iter_values(times).with_timezone("UTC"))
+        Arc::new(times.collect::<TimestampMicrosecondArray>().with_timezone("UTC"))
     }
 
     /// The columns, as [`fields`] has them; empty afterwards.

@@ -7,14 +7,18 @@
 //! Invariant: which rows a chunk has depends on the rows alone, not on the clock.
 
 use crate::error::{ConnectorError, ConnectorErrorKind};
-use crate::sink::{cell::Cell, encode::RowEncoder};
+use crate::layout::plain_batch;
+use crate::sink::{
+    cell::Cell,
+    encode::{RowEncoder, json_options},
+};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
 use arrow_schema::SchemaRef;
 use std::{ops::Range, path::Path, sync::Arc};
 use tidemill_flow::{Block, TIME_COLUMN};
-use tidemill_types::{Cycle, job::Format};
+use tidemill_types::{Cycle, Micros, job::Format};
 use tidemill_wire::{
     partitioner::streamlet_of,
     records::{ChunkBuilder, Header, RecordRefused},
@@ -177,7 +181,7 @@ pub(crate) fn chunk_rows(rows: &[&Row], most: usize) -> usize {
 fn times(batch: &RecordBatch) -> Option<Vec<i64>> {
     let times = batch.column_by_name(TIME_COLUMN)?;
     let times = times.as_primitive_opt::<TimestampMicrosecondType>()?;
-    Some(times.values().iter().map(|it| it.div_euclid(1000)).collect())
+    Some(times.values().iter().map(|it| Micros(*it).record_timestamp_ms()).collect())
 }
 
 /// Keys of rows: a column's text, or a JSON list of several.
@@ -188,7 +192,10 @@ fn keys(
     if columns.is_empty() {
         return Ok(None);
     }
-    let cells = columns.iter().map(|index| Cell::new(batch.column(*index)));
+    let batch = plain_batch(&batch.project(columns)?)?;
+    let (schema, options) = (batch.schema(), json_options());
+    let cells = batch.columns().iter().zip(schema.fields());
+    let cells = cells.map(|(column, field)| Cell::or_json(column, field, &options));
     let cells = cells.collect::<Result<Vec<_>, _>>()?;
     let text = |cell: &Cell<'_>, row: usize| {
         let mut text = Vec::new();

@@ -247,6 +247,18 @@ pub(crate) fn no_longer_stored(offset: i64, first: i64) -> String {
 /// In place of a timestamp, in Kafka's record format: there is none.
 const NO_TIMESTAMP: i64 = -1;
 
+/// The microseconds of a timestamp that there is; none if nobody asks for them.
+fn timestamp_us(timestamp_ms: i64, is_time: bool, is_column: bool) -> Result<Option<i64>, String> {
+    let timestamp_us = timestamp_ms.checked_mul(1000);
+    if is_time && !timestamp_us.is_some_and(|it| Micros(it).is_event_time()) {
+        return Err(format!("event time, which is its timestamp, {OUT_OF_RANGE}"));
+    }
+    if is_column && timestamp_us.is_none() {
+        return Err(format!("its timestamp, {timestamp_ms} ms, is too far away for a column"));
+    }
+    Ok(timestamp_us)
+}
+
 /// Takes a record's value, and says what it has beside it. Its timestamp may be its event time.
 fn take(
     (decoder, framing): (&mut dyn Decode, Option<Framing>),
@@ -264,13 +276,13 @@ fn take(
         }
         _ => None,
     };
-    let timestamp_us = record.timestamp_ms.saturating_mul(1000);
-    if is_time && record.timestamp_ms == NO_TIMESTAMP {
-        return Err("event time is missing: it has no timestamp".to_owned());
-    }
-    if is_time && !Micros(timestamp_us).is_event_time() {
-        return Err(format!("event time, which is its timestamp, {OUT_OF_RANGE}"));
-    }
+    let timestamp_us = match record.timestamp_ms {
+        NO_TIMESTAMP if is_time => {
+            return Err("event time is missing: it has no timestamp".to_owned());
+        }
+        NO_TIMESTAMP => None,
+        timestamp_ms => timestamp_us(timestamp_ms, is_time, spec.timestamp.is_some())?,
+    };
     decoder.record(framing.map_or(Ok(value), |it| it.only(value))?)?;
     Ok(Meta { key, timestamp_us, offset })
 }

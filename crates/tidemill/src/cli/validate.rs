@@ -5,7 +5,7 @@ use arrow_schema::{FieldRef, SchemaRef};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidemill_env::World;
-use tidemill_flow::{JobGraph, Partition, Stage, StageKind, TIME_COLUMN};
+use tidemill_flow::{GuessedColumn, JobGraph, Partition, Stage, StageKind, TIME_COLUMN};
 use tidemill_node::Registry;
 use tidemill_node::plan::{PlanOptions, Validated, validate as look_at};
 use tidemill_types::StageIx;
@@ -75,6 +75,35 @@ fn columns(kind: &StageKind) -> Vec<(String, String)> {
     }
 }
 
+/// Columns of a source whose types the job does not name.
+fn guessed(kind: &StageKind) -> Vec<GuessedColumn> {
+    match kind {
+        StageKind::Source { factory, .. } => factory.guessed(),
+        StageKind::Operator { .. } | StageKind::Sink { .. } => Vec::new(),
+    }
+}
+
+/// Says which columns were guessed, and which of them keep numbers as text.
+fn guessed_in_words(guessed: &[GuessedColumn]) -> String {
+    if guessed.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = guessed.iter().map(|it| it.name.as_str()).collect();
+    let mut text = format!("\n         guessed from the first records: {}", names.join(", "));
+    for column in guessed {
+        if let Some(value) = &column.kept_as_text {
+            let value: String = value.chars().take(40).collect();
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "\n         `{}` is text: a number would not give back `{value}` as it is written",
+                column.name
+            );
+        }
+    }
+    text
+}
+
 /// What an output of a node is called: the stage, and whether its rows are no results.
 fn output_name(stage: &Stage, output: usize) -> String {
     let StageKind::Operator { factory, .. } = &stage.kind else { return stage.name.clone() };
@@ -112,12 +141,19 @@ fn nodes(graph: &JobGraph) -> Vec<Value> {
     let node = |(id, node): (usize, &Stage)| {
         let columns: serde_json::Map<String, Value> =
             columns(&node.kind).into_iter().map(|(name, kind)| (name, kind.into())).collect();
-        json!({
+        let mut shown = json!({
             "name": node.name,
             "kind": kind_of(&node.kind),
             "reads": reads(graph, id),
             "columns": columns,
-        })
+        });
+        let guessed = guessed(&node.kind);
+        if !guessed.is_empty() {
+            let of_column =
+                |it: &GuessedColumn| json!({ "column": it.name, "kept_as_text": it.kept_as_text });
+            shown["guessed"] = guessed.iter().map(of_column).collect();
+        }
+        shown
     };
     graph.stages.iter().enumerate().map(node).collect()
 }
@@ -141,7 +177,7 @@ fn text(file: &str, graph: &JobGraph) -> String {
         } else {
             format!("\n         {}", columns.join(", "))
         };
-        let _ = writeln!(text, "{columns}");
+        let _ = writeln!(text, "{columns}{}", guessed_in_words(&guessed(&node.kind)));
     }
     text
 }

@@ -229,6 +229,7 @@ fn a_timestamp_that_is_no_event_time_makes_a_letter() {
         (300_000_000_000_000, "after"),
         (-70_000_000_000_000, "before"),
         (6, "b"),
+        (i64::MAX / 1_000 + 1, "beyond"),
     ];
     put_at(&stream.streamlet(0).unwrap(), Compression::NONE, &values);
     let meta = MetaSpec { timestamp: Some("at".to_owned()), ..MetaSpec::default() };
@@ -238,17 +239,26 @@ fn a_timestamp_that_is_no_event_time_makes_a_letter() {
         let mut slice = source.open(0).unwrap();
         let (batches, letters) = read_all(&mut *slice, 10);
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        (rows, letters, slice.watermark())
+        let times = batches.iter().filter_map(|it| it.column_by_name("at"));
+        let times = times.flat_map(|it| it.as_primitive::<TimestampMicrosecondType>().iter());
+        (rows, letters, slice.watermark(), times.collect::<Vec<_>>())
     };
-    let spec = StreamSourceSpec { meta, ..spec(Format::Text) };
-    // As long as it is a column only, any will do.
-    let (rows, letters, _) = letters_of(spec.clone());
-    assert_eq!((rows, letters.len()), (5, 0));
-    let (rows, letters, watermark) = letters_of(StreamSourceSpec { time, ..spec });
+    let plain = spec(Format::Text);
+    let (rows, letters, ..) = letters_of(plain.clone());
+    assert_eq!((rows, letters.len()), (6, 0), "nobody asks for times");
+    let spec = StreamSourceSpec { meta, ..plain };
+    // As long as it is a column only, any that it holds will do, and -1 is null.
+    let (rows, letters, _, times) = letters_of(spec.clone());
+    assert_eq!((rows, letters.len()), (5, 1));
+    assert!(letters[0].reason.contains("too far away for a column"), "{letters:?}");
+    let of_ms = |it: i64| Some(it * 1_000);
+    let shown = [5, 300_000_000_000_000, -70_000_000_000_000, 6].map(of_ms);
+    assert_eq!(times, [shown[0], None, shown[1], shown[2], shown[3]]);
+    let (rows, letters, watermark, _) = letters_of(StreamSourceSpec { time, ..spec });
     assert_eq!((rows, watermark), (2, Micros(6_000)));
     let reasons: Vec<&str> = letters.iter().map(|it| it.reason.as_str()).collect();
     let outside = "event time, which is its timestamp, is not within the years 0000 to 9999";
-    assert_eq!(reasons, ["event time is missing: it has no timestamp", outside, outside]);
+    assert_eq!(reasons, ["event time is missing: it has no timestamp", outside, outside, outside]);
 }
 
 #[test]

@@ -14,12 +14,12 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::{
     borrow::Cow,
     sync::{Arc, atomic::Ordering},
 };
+use tidemill_connectors::check_json_object;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ pub(super) const PARAMETERS: &[&str] = &["key", "streamlet", "format"];
 enum Lines {
     /// Text, taken as it is.
     Text,
-    /// JSON, and the field that has the key, if one has.
+    /// Objects of JSON, and the field that has the key, if one has.
     Json { key: Option<String> },
 }
 
@@ -166,15 +166,15 @@ impl Lines {
 
     /// The key of a line, if it has one; or why it is no such line.
     fn key<'t>(&self, text: &'t [u8]) -> Result<Option<Cow<'t, [u8]>>, String> {
-        let no_json = |error: serde_json::Error| not_json(&error);
-        match self {
-            Self::Text => Ok(None),
-            Self::Json { key: None } => {
-                serde_json::from_slice::<IgnoredAny>(text).map_err(no_json)?;
-                std::str::from_utf8(text).map_err(|_| "not JSON: not UTF-8".to_owned())?;
-                Ok(None)
-            }
-            Self::Json { key: Some(field) } => record_key(text, [field.as_str()]).map_err(no_json),
+        let Self::Json { key } = self else { return Ok(None) };
+        // A job reads it by the same rules.
+        check_json_object(text).map_err(|why| match text.trim_ascii().first() {
+            Some(b'{') => why,
+            _ => format!("{why}; `format=text` takes lines that are no objects"),
+        })?;
+        match key {
+            None => Ok(None),
+            Some(field) => record_key(text, [field.as_str()]).map_err(|error| not_json(&error)),
         }
     }
 }

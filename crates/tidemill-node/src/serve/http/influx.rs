@@ -1,8 +1,9 @@
 //! Where clients and agents of InfluxDB write: `/write` (version 1) and `/api/v2/write` (version 2).
 //!
 //! A database or bucket is a stream. Each point of line protocol is a record: its value is the line
-//! with the timestamp in nanoseconds, its key measurement and tags, its time the timestamp. Bad
-//! lines are told, and the good ones written all the same, as InfluxDB does it.
+//! with the timestamp in nanoseconds, its key measurement and tags in the order of their names, its
+//! time the timestamp. Bad lines are told, and the good ones written all the same, as InfluxDB does
+//! it.
 
 use super::{
     append::{blocking, write},
@@ -20,6 +21,7 @@ use axum::{
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use tidemill_connectors::InfluxLines;
+use tidemill_types::Micros;
 
 mod points;
 mod query;
@@ -202,11 +204,12 @@ fn points(bytes: &[u8], unit_ns: i64, now_ms: i64, batch: &mut Batch) -> Bad {
                 None => now_ms.checked_mul(1_000_000),
             };
             let time_ns = time_ns.ok_or("its timestamp is beyond nanoseconds of 64 bits")?;
+            let timestamp_ms = Micros(time_ns.div_euclid(1_000)).record_timestamp_ms();
             value.clear();
             value.extend_from_slice(point.untimed);
             value.push(b' ');
             value.extend_from_slice(time_ns.to_string().as_bytes());
-            let added = batch.add(time_ns.div_euclid(1_000_000), Some(point.series), &value);
+            let added = batch.add(timestamp_ms, Some(&point.series), &value);
             added.map_err(|error| Problem::from(error).message)
         });
         if let Err(why) = added {

@@ -16,6 +16,9 @@ mod tests;
 /// Deepest nesting of a value that is written as it is.
 const DEPTH_MAX: usize = 64;
 
+/// In place of a timestamp, in Kafka's record format: there is none.
+const NO_TIMESTAMP: i64 = -1;
+
 /// How values are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Values {
@@ -47,9 +50,12 @@ pub(super) fn line(
     record: &Record<'_>,
     values: Values,
 ) {
-    let time = record.timestamp_ms;
     // Writing to a string cannot fail.
-    let _ = write!(into, "{{\"streamlet\":{streamlet},\"offset\":{offset},\"timestamp\":{time}");
+    let _ = write!(into, "{{\"streamlet\":{streamlet},\"offset\":{offset},\"timestamp\":");
+    match record.timestamp_ms {
+        NO_TIMESTAMP => into.push_str("null"),
+        timestamp_ms => drop(write!(into, "{timestamp_ms}")),
+    }
     let keys = if values == Values::Base64 { Values::Base64 } else { Values::Text };
     field(into, "key", record.key, keys);
     field(into, "value", record.value, values);

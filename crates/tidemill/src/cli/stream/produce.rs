@@ -12,6 +12,7 @@ use tidemill_client::producer::{
     Acks, Codec, Compression, FlushError, Header, NewRecord, ProduceError, Producer,
     ProducerOptions, StreamWriter,
 };
+use tidemill_connectors::ForeignEncoding;
 use tidemill_env::World;
 use tidemill_node::record_key::{not_json, record_key};
 use tidemill_types::{ByteSize, Span, limits::RECORD_BYTES_MAX};
@@ -90,6 +91,8 @@ enum AcksName {
 enum Trouble {
     /// A line is not what was said.
     Line(u64, String),
+    /// Standard input is no UTF-8, whatever its lines are.
+    Encoding(ForeignEncoding),
     Produce(ProduceError),
     Input(io::Error),
 }
@@ -195,6 +198,9 @@ pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
         End::Failed(Trouble::Line(number, message)) => {
             failed(told, &format!("standard input, line {number}: {message}"), None)
         }
+        End::Failed(Trouble::Encoding(encoding)) => {
+            failed(told, &encoding.refusal("standard input"), None)
+        }
         End::Failed(Trouble::Input(error)) => {
             failed(told, &format!("standard input: {error}"), None)
         }
@@ -233,7 +239,14 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    fn send_all(&mut self, block: &[u8], stopped: impl Fn() -> bool) -> Result<(), Trouble> {
+    fn send_all(&mut self, mut block: &[u8], stopped: impl Fn() -> bool) -> Result<(), Trouble> {
+        if self.lines == 0 {
+            if let Some(encoding) = ForeignEncoding::of(block) {
+                return Err(Trouble::Encoding(encoding));
+            }
+            // A byte order mark is no data.
+            block = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
+        }
         let headers: Vec<Header<'_>> = self
             .arguments
             .header

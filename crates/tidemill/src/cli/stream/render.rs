@@ -37,8 +37,13 @@ pub(super) fn render(into: &mut Vec<u8>, format: Format, streamlet: i32, record:
 
 fn json(into: &mut Vec<u8>, streamlet: i32, record: &Received<'_>) {
     let Received { offset, timestamp_ms, .. } = record;
+    let timestamp = match timestamp_ms {
+        // In place of a timestamp, in Kafka's record format: there is none.
+        -1 => "null".to_owned(),
+        timestamp_ms => timestamp_ms.to_string(),
+    };
     let head =
-        format!(r#"{{"streamlet":{streamlet},"offset":{offset},"timestamp_ms":{timestamp_ms},"#);
+        format!(r#"{{"streamlet":{streamlet},"offset":{offset},"timestamp_ms":{timestamp},"#);
     into.extend_from_slice(head.as_bytes());
     field(into, "key", record.key, false);
     into.push(b',');

@@ -30,7 +30,7 @@ fn the_key_is_the_text_of_a_field() {
     assert_eq!(key_of("k", r#"{"k":"a b","v":1}"#), Ok(Some("a b".to_owned())));
     assert_eq!(key_of("k", r#"{"k":5}"#), Ok(Some("5".to_owned())));
     assert_eq!(key_of("k", r#"{"k":{"a":1}}"#), Ok(Some(r#"{"a":1}"#.to_owned())));
-    for line in [r#"{"k":null}"#, r#"{"v":1}"#, "[1]", "5"] {
+    for line in [r#"{"k":null}"#, r#"{"v":1}"#] {
         assert_eq!(key_of("k", line), Ok(None), "{line}");
     }
 }
@@ -56,14 +56,18 @@ fn a_line_without_a_key_is_counted_and_refused_where_there_must_be_one() {
 
 #[test]
 fn what_is_no_json_is_refused_with_its_column() {
-    for line in ["{", "a", "{\"a\":1} x", "\u{1}", "{\"a\":}"] {
+    for line in
+        ["{", "a", "{\"a\":1} x", "\u{1}", "{\"a\":}", "{\"a\":\"\\ud800\"}", "[1]", "5", "null"]
+    {
         let error = Lines::Json { key: None }.key(line.as_bytes()).unwrap_err();
         assert!(error.starts_with("not JSON:") && !error.contains(" line "), "{error}");
         assert!(key_of("k", line).is_err());
         assert_eq!(Lines::Text.key(line.as_bytes()), Ok(None));
     }
-    assert!(Lines::Json { key: None }.key(b"\"\xff\"").is_err());
-    let deep = "[".repeat(100_000);
+    assert!(Lines::Json { key: None }.key(b"{\"a\":\"\xff\"}").is_err());
+    let list = Lines::Json { key: None }.key(b"[1]").unwrap_err();
+    assert!(list.contains("expected an object") && list.contains("format=text"), "{list}");
+    let deep = "{\"a\":".repeat(100_000);
     assert!(Lines::Json { key: None }.key(deep.as_bytes()).is_err());
 }
 

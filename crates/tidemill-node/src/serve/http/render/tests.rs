@@ -37,6 +37,23 @@ fn values_are_json_text_or_bytes() {
 }
 
 #[test]
+fn a_record_without_timestamp_has_null() {
+    for (timestamp_ms, expected) in [(-1, Value::Null), (-2, json!(-2)), (0, json!(0))] {
+        let record = Record {
+            offset_delta: 0,
+            timestamp_ms,
+            key: None,
+            value: None,
+            headers: Headers::NONE,
+        };
+        let mut text = String::new();
+        line(&mut text, 3, 17, &record, Values::Json);
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["timestamp"], expected);
+    }
+}
+
+#[test]
 fn any_bytes_are_one_line() {
     let mut random = tidemill_env::World::simulated(7).world.random(1);
     for _ in 0..2_000 {
