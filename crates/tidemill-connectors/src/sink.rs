@@ -123,9 +123,10 @@ fn try_columns(
     let of_schema = schema.fields().iter().map(|it| (it.name().clone(), Arc::clone(it)));
     let mut parts_left: Vec<(String, FieldRef)> = of_schema.collect();
     let mut worst: Option<(String, ArrowError)> = None;
-    while let Some((path, field, error)) =
-        parts_left.drain(..).find_map(|(path, it)| alone(&it).err().map(|error| (path, it, error)))
-    {
+    loop {
+        let try_part = |(path, it): (String, FieldRef)| Some((path, alone(&it).err()?, it));
+        let found = parts_left.drain(..).find_map(try_part);
+        let Some((path, error, field)) = found else { break };
         let inner = parts(&field).into_iter().map(|(part, it)| (format!("{path}{part}"), it));
         parts_left = inner.collect();
         worst = Some((path, error));
