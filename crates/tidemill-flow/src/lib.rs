@@ -55,4 +55,6 @@ pub use slice_runs::SliceRuns;
 pub use snapshot::{
     QueryableStage, QueryableStages, SnapshotError, StageSnapshot, StateAt, StateTable, TakeRows,
 };
-pub use source::{GuessedColumn, Obstacle, Position, Read, ReadRequest, Source, SourceFactory, SourceWaker};
+pub use source::{
+    GuessedColumn, Obstacle, Position, Read, ReadRequest, Source, SourceFactory, SourceWaker,
+};

@@ -21,7 +21,9 @@ use std::{
     },
 };
 use tidemill_env::{World, has_no_room};
-use tidemill_flow::{GuessedColumn, Position, Read, Source, SourceError, SourceFactory, SourceWaker};
+use tidemill_flow::{
+    GuessedColumn, Position, Read, Source, SourceError, SourceFactory, SourceWaker,
+};
 use tidemill_log::{Log, Stream, Streamlet};
 use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, TimeSpec, UntilSpec};
 use tidemill_wire::records::Record;
