@@ -21,6 +21,7 @@ const SYNCHRONOUS: &[&str] = &[
     "tidemill-checkpoints",
     "tidemill-client",
     "tidemill-flow",
+    "tidemill-sql",
     "tidemill-operators",
     "tidemill-sim",
     "tidemill-connectors",

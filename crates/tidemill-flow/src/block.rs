@@ -18,9 +18,7 @@ use std::{
 };
 use tidemill_types::SliceId;
 
-/// The hidden column that carries event time (timestamp, microseconds, UTC). Operators keep it;
-/// sinks leave it out.
-pub const TIME_COLUMN: &str = "__time";
+pub use tidemill_types::TIME_COLUMN;
 
 /// The column of byte records.
 pub const VALUE_COLUMN: &str = "value";

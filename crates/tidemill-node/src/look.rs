@@ -28,7 +28,7 @@ use tidemill_flow::{
     JobGraph, QueryableStage, QueryableStages, SnapshotError, StageKind, StageSnapshot, StateTable,
     snapshot::find,
 };
-use tidemill_operators::query::{Query, QueryError};
+use tidemill_sql::query::{Query, QueryError};
 
 /// Most rows of an answer.
 pub const ANSWER_ROWS_MAX: usize = 1_000_000;

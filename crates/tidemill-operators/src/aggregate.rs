@@ -15,9 +15,11 @@
 //! is Welford's; quantiles are a t-digest, which unlike other sketches uses no random numbers, so
 //! that a replay gives the same bytes.
 
-use crate::expr::{AggregateCall, Expr, ExprError, nearest, parse_call};
 use crate::transform::not_reserved;
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, SchemaRef};
+use tidemill_sql::{
+    AggregateCall, Expr, ExprError, catalogue::JOB_AGGREGATES, nearest, parse_call,
+};
 use tidemill_types::job::Named;
 
 mod cells;
@@ -174,31 +176,6 @@ impl Aggregates {
     }
 }
 
-/// The names of aggregates.
-pub(crate) const FUNCTIONS: [&str; 21] = [
-    "count",
-    "sum",
-    "min",
-    "max",
-    "avg",
-    "mean",
-    "var",
-    "var_samp",
-    "variance",
-    "var_pop",
-    "stddev",
-    "stddev_samp",
-    "stddev_pop",
-    "first",
-    "first_value",
-    "last",
-    "last_value",
-    "approx_distinct",
-    "quantile",
-    "approx_percentile_cont",
-    "median",
-];
-
 /// Functions that return or count their arguments exactly; all others compute with floats.
 const HOLDS_EXACTLY: [&str; 9] =
     ["count", "approx_distinct", "sum", "min", "max", "first", "first_value", "last", "last_value"];
@@ -263,10 +240,10 @@ impl Aggregates {
         call: &AggregateCall,
     ) -> Result<(), ExprError> {
         let function = call.function.as_str();
-        if !FUNCTIONS.contains(&function) {
+        if !JOB_AGGREGATES.contains(&function) {
             let mut error = ExprError::new(format!("unknown aggregate `{function}`"));
-            error.expected = Some(format!("one of {}", FUNCTIONS.join(", ")));
-            error.nearest = nearest(function, FUNCTIONS);
+            error.expected = Some(format!("one of {}", JOB_AGGREGATES.join(", ")));
+            error.nearest = nearest(function, JOB_AGGREGATES);
             return Err(error);
         }
         let has_quantile = matches!(function, "quantile" | "approx_percentile_cont");

@@ -1,15 +1,15 @@
 //! Any text as a query of a state and as an expression of a job, for tests and for the fuzz target
 //! `sql`; and expressions that are made up ([`expression`]).
 
-use crate::{
-    expr::Expr,
-    query::{Query, QueryError},
-};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{
     ops::ControlFlow,
     sync::{Arc, LazyLock},
+};
+use tidemill_sql::{
+    Expr,
+    query::{Query, QueryError},
 };
 
 mod expression;

@@ -23,10 +23,10 @@ use tidemill_flow::{
     Block, OperatorError,
     partition::{hash_bytes, hash_columns, hash_number},
 };
+use tidemill_sql::with_one_zero;
 use tidemill_state::{KEYS_AHEAD, KeyTable, SLOTS_AHEAD, prefetch};
 
 use crate::aggregate::ArgColumn;
-use crate::keys::one_zero;
 
 mod checkpoint;
 mod int_table;
@@ -116,8 +116,11 @@ impl KeyPlan {
             },
             KeyForm::Text => BlockKeys::Text(BinaryArray::from(first().as_string::<i32>().clone())),
             KeyForm::Rows => {
-                let columns: Vec<ArrayRef> =
-                    self.columns.iter().map(|it| one_zero(Arc::clone(batch.column(*it)))).collect();
+                let columns: Vec<ArrayRef> = self
+                    .columns
+                    .iter()
+                    .map(|it| with_one_zero(Arc::clone(batch.column(*it))))
+                    .collect();
                 let converter = self.converter.as_ref().expect("made for this form");
                 BlockKeys::Rows(converter.convert_columns(&columns).map_err(arrow_error)?)
             }

@@ -4,15 +4,15 @@
 //! here; for SQL's `=` there is [`Keys::has_null`]. `0.0` equals `-0.0`, and NaN equals NaN.
 
 use crate::lane::{Picked, failed};
-use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{ArrayRef, RecordBatch, UInt64Array, cast::AsArray};
+use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::take::take;
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 use tidemill_flow::{Block, OperatorError, TIME_COLUMN, partition::hash_columns};
+use tidemill_sql::with_one_zero;
 use tidemill_state::{KEYS_AHEAD, KeyTable, SLOTS_AHEAD};
 
 /// A name that is no column.
@@ -82,7 +82,7 @@ impl KeyCodec {
                 cast(&column, data_type).map_err(failed)?
             };
             nulls = NullBuffer::union(nulls.as_ref(), column.logical_nulls().as_ref());
-            columns.push(one_zero(column));
+            columns.push(with_one_zero(column));
         }
         let rows = self.converter.convert_columns(&columns).map_err(failed)?;
         Ok(Keys { rows, hashes: self.hashes(block, picked)?, nulls })
@@ -166,21 +166,6 @@ impl Keys {
     #[inline]
     pub(crate) fn has_null(&self, number: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(number))
-    }
-}
-
-/// Floats with one zero and one NaN, as hashes have them; other columns as they are.
-pub(crate) fn one_zero(column: ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::Float32 => {
-            let one = |v: f32| if v.is_nan() { f32::NAN } else { v + 0.0 };
-            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(one))
-        }
-        DataType::Float64 => {
-            let one = |v: f64| if v.is_nan() { f64::NAN } else { v + 0.0 };
-            Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(one))
-        }
-        _ => column,
     }
 }
 

@@ -191,6 +191,11 @@ impl<'a> Times<'a> {
     }
 }
 
+/// A row for which an expression has no value.
+pub(crate) fn no_value(error: tidemill_sql::EvaluationError) -> OperatorError {
+    OperatorError::new(error.message)
+}
+
 /// An Arrow kernel refused a type that the schema promised.
 pub(crate) fn failed(error: arrow_schema::ArrowError) -> OperatorError {
     OperatorError::new(error.to_string())

@@ -1,5 +1,5 @@
-//! The operators that stages run: SQL expressions, aggregates, windows, joins, top-k and Rust functions; and
-//! their states as tables.
+//! The operators of a job's stages: projections and filters, aggregates, windows, joins, top-k and Rust
+//! functions.
 //!
 //! Invariant: the output of a slice follows from its state and its input alone, in their order;
 //! lanes, threads and the cut of batches into blocks do not show.
@@ -8,7 +8,6 @@ pub mod aggregate;
 pub mod custom;
 mod dead_letters;
 pub mod dedup;
-pub mod expr;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -16,7 +15,6 @@ mod groups;
 pub mod join;
 mod keys;
 mod lane;
-pub mod query;
 mod row_picker;
 mod row_store;
 #[cfg(test)]

@@ -13,8 +13,7 @@ mod group;
 mod tests;
 
 use crate::dead_letters::{beside, of_blocks};
-use crate::expr::{Expr, ExprError};
-use crate::keys::{KeyCodec, Keys, UnknownColumn, columns, one_zero};
+use crate::keys::{KeyCodec, Keys, UnknownColumn, columns};
 use crate::lane::{Lane, Picked, Times, failed};
 use crate::row_picker::RowPicker;
 use crate::row_store::{RowCodec, table};
@@ -27,6 +26,7 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Partition,
     SliceState, StateAt, StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
+use tidemill_sql::{Expr, ExprError, with_one_zero};
 use tidemill_state::{ENTRIES_AHEAD, KEYS_AHEAD, SLOTS_AHEAD};
 use tidemill_types::job::TopSpec;
 use tidemill_types::{Micros, SliceId, Span};
@@ -319,7 +319,7 @@ impl TopOperator {
     ) -> Result<ReadBlock<'a>, OperatorError> {
         let picked = Picked::new(block, &context.slices);
         let keys = self.codec.as_ref().map(|codec| codec.read(block, &picked)).transpose()?;
-        let by = one_zero(picked.take(by)?);
+        let by = with_one_zero(picked.take(by)?);
         let values = self.order.convert_columns(&[by]).map_err(failed)?;
         Ok(ReadBlock { picked, keys, values })
     }

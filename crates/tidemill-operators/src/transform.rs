@@ -3,8 +3,7 @@
 //! A block whose rows all stay goes on by reference: nothing is copied.
 
 use crate::dead_letters::of_rows;
-use crate::expr::{Expr, ExprError};
-use crate::lane::{Lane, Part, Picked};
+use crate::lane::{Lane, Part, Picked, no_value};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, cast::AsArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -14,6 +13,7 @@ use tidemill_flow::{
     Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceRuns, SliceState,
     TIME_COLUMN,
 };
+use tidemill_sql::{Expr, ExprError};
 use tidemill_types::{
     SliceId,
     job::{FlatMapSpec, Named},
@@ -142,7 +142,7 @@ impl Unnest {
     }
 
     fn run(&self, batch: &RecordBatch, ends: &mut [usize]) -> Result<RecordBatch, OperatorError> {
-        let list = self.list.evaluate(batch)?;
+        let list = self.list.evaluate(batch).map_err(no_value)?;
         let (rows, elements) = match list.data_type() {
             DataType::List(_) => {
                 let list = list.as_list::<i32>();
@@ -224,7 +224,7 @@ impl Transform {
         let mut columns = Vec::with_capacity(select.len() + 1);
         for (expr, field) in select.iter().zip(self.output.fields()) {
             let part = |error| of_part(&format!("select.{}", field.name()), error);
-            columns.push(expr.evaluate(&batch).map_err(part)?);
+            columns.push(expr.evaluate(&batch).map_err(no_value).map_err(part)?);
         }
         columns.extend(self.time.map(|index| Arc::clone(batch.column(index))));
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -242,7 +242,7 @@ fn keep(
     batch: RecordBatch,
     ends: &mut [usize],
 ) -> Result<RecordBatch, OperatorError> {
-    let mask = filter.evaluate(&batch)?;
+    let mask = filter.evaluate(&batch).map_err(no_value)?;
     let Some(mask) = mask.as_any().downcast_ref::<BooleanArray>() else {
         // The condition is `null`, which is not true for any row.
         ends.fill(0);

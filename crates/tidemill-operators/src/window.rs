@@ -17,7 +17,6 @@
 
 use crate::aggregate::{AggregateError, Aggregates, ArgColumn, Columns, Results, Taken};
 use crate::dead_letters::{BlockResults, beside, of_blocks};
-use crate::expr::{Expr, ExprError, nearest};
 use crate::groups::{BlockKeys, KeyOut, KeyPlan};
 use crate::transform::arrow_error;
 use arrow_array::{
@@ -30,6 +29,7 @@ use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, OperatorError, OperatorFactory, Output, SliceRuns, TIME_COLUMN,
 };
+use tidemill_sql::{Expr, ExprError, nearest};
 use tidemill_types::SliceId;
 use tidemill_types::job::{Named, WindowSpec};
 
@@ -211,8 +211,10 @@ impl Windowed {
     /// The values of the aggregates' arguments, as they are held.
     fn arguments(&self, batch: &RecordBatch) -> Result<RecordBatch, OperatorError> {
         let argument = |(sql, expr, held): &(String, Expr, crate::aggregate::NumberKind)| {
-            let column = expr.evaluate(batch).and_then(|it| ArgColumn::values(&it, *held));
-            column.map_err(|error| OperatorError::new(format!("`{sql}`: {}", error.message)))
+            let column = expr.evaluate(batch).map_err(crate::lane::no_value);
+            column
+                .and_then(|it| ArgColumn::values(&it, *held))
+                .map_err(|error| OperatorError::new(format!("`{sql}`: {}", error.message)))
         };
         let columns = self.aggregates.arguments.iter().map(argument).collect::<Result<_, _>>()?;
         beside(columns, batch.num_rows())

@@ -15,3 +15,7 @@ pub use id::{
     SliceKey, StageIx, StreamletIx, WorkerId,
 };
 pub use units::{ByteSize, Micros, Span};
+
+/// The hidden column that carries event time (timestamp, microseconds, UTC). Operators keep it;
+/// sinks leave it out.
+pub const TIME_COLUMN: &str = "__time";

@@ -9,11 +9,11 @@ use tidemill_flow::TIME_COLUMN;
 use tidemill_operators::{
     aggregate::AggregateError,
     dedup::DedupError,
-    expr::ExprError,
     join::{JoinError, Side},
     top::TopError,
     transform::TransformError,
 };
+use tidemill_sql::ExprError;
 use tidemill_types::job::{JoinSpec, TopSpec};
 
 /// Names of columns that a job may use.

@@ -18,7 +18,7 @@ use arrow_schema::{DataType, Field, Schema};
 use std::sync::Arc;
 use tidemill_connectors::StreamSink;
 use tidemill_env::World;
-use tidemill_operators::expr::{check_syntax, parse_call};
+use tidemill_sql::{check_syntax, parse_call};
 use tidemill_types::job::{DEAD_LETTER, JobSpec, SourceSpec, StageSpec, StreamSinkSpec};
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The result columns of aggregates on their way out.
 
 use super::{Aggregates, NumberKind, numbers};
-use crate::expr::kept;
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, PrimitiveArray,
     builder::StringBuilder,
@@ -11,6 +10,7 @@ use arrow_buffer::NullBufferBuilder;
 use arrow_cast::cast;
 use std::sync::Arc;
 use tidemill_flow::OperatorError;
+use tidemill_sql::with_one_nan;
 
 /// One column a result.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Results {
                 Column::Wide(it) => {
                     return numbers::from_wide(&it.finish(), &result.data_type);
                 }
-                Column::Float(it) => kept::with_one_nan(Arc::new(it.finish())),
+                Column::Float(it) => with_one_nan(Arc::new(it.finish())),
                 Column::Text(it) => Arc::new(it.finish()),
             };
             if array.data_type() == &result.data_type {

@@ -250,8 +250,8 @@ fn a_guard_fails_no_batch() {
 /// A part of a list's rows has the values of all of them in memory.
 #[test]
 fn a_list_that_has_no_value_takes_no_other_row_along() {
-    use crate::expr::Expr;
     use arrow_array::{ListArray, types::Int64Type};
+    use tidemill_sql::Expr;
     let lists = [Some(vec!["1"]), Some(vec!["2", "3"]), Some(vec!["a"]), Some(vec![]), None];
     let mut builder =
         arrow_array::builder::ListBuilder::new(arrow_array::builder::StringBuilder::new());
@@ -268,7 +268,13 @@ fn a_list_that_has_no_value_takes_no_other_row_along() {
     for sql in ["w::bigint[]", "array_sum(w::bigint[])", "array_concat([1], w::bigint[])"] {
         let expr = Expr::compile(sql, &batch.schema()).expect(sql);
         let evaluate = |part: &RecordBatch| {
-            beside(vec![Arc::clone(part.column(0)), expr.evaluate(part)?], part.num_rows())
+            beside(
+                vec![
+                    Arc::clone(part.column(0)),
+                    expr.evaluate(part).map_err(crate::lane::no_value)?,
+                ],
+                part.num_rows(),
+            )
         };
         // Also where the batch is itself a part.
         let cases: [(usize, usize, &[i64]); 4] =

@@ -4,6 +4,7 @@ use super::*;
 use crate::{dedup::dedup, join::join, top::top, window::windowed};
 use arrow_array::{DictionaryArray, Int64Array, StringArray, types::Int32Type};
 use arrow_schema::Field;
+use std::sync::Arc;
 use tidemill_flow::{OperatorFactory, Partition, trial::Trial};
 use tidemill_types::{
     Micros,

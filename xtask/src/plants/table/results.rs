@@ -336,8 +336,8 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant {
         name: "lengths-by-days",
         what: "Lengths of time are compared by their months and days: a day is more than 25 hours.",
-        package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/expr/lengths.rs",
+        package: "tidemill-sql",
+        file: "crates/tidemill-sql/src/passes/intervals.rs",
         changes: &[(
             "i128::from(days) * i128::from(DAY_NS) + i128::from(nanos)",
             "i128::from(days) * i128::from(DAY_NS) + i128::from(nanos.signum())",
@@ -347,8 +347,8 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant {
         name: "hidden-elements-cast",
         what: "What is in the memory of a list that is null is cast, and fails its record.",
-        package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/expr/checked.rs",
+        package: "tidemill-sql",
+        file: "crates/tidemill-sql/src/evaluate/physical.rs",
         changes: &[("Ok(from.data_type(input)?.is_nested())", "Ok(false)")],
         caught_by: &["what_is_not_there_in_a_list_is_not_cast"],
     },

@@ -23,7 +23,7 @@ use std::{io::Write, sync::Arc};
 use tidemill_checkpoints::CheckpointError;
 use tidemill_connectors::rows_as;
 use tidemill_flow::{AskError, SnapshotError};
-use tidemill_operators::query::QueryError;
+use tidemill_sql::query::QueryError;
 use tidemill_types::job::Format;
 use tokio::sync::OwnedSemaphorePermit;
 
