@@ -6,7 +6,7 @@
 //! message: ff ff ff ff │ length u32 │ head (flatbuffer, says the body's length) │ body
 //! ```
 //!
-//! - Every length is checked against what the file still holds before memory is taken for it.
+//! - Every length is checked against the remaining bytes of the file before memory is taken for it.
 //! - A compressed body says itself how long it is unpacked, so it is refused.
 
 use crate::batch_source::Batches;
@@ -22,7 +22,7 @@ const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// Most zeros between the magic and the first message.
 const PADDING_BYTES_MAX: usize = 512;
-/// What follows the last message of a stream.
+/// The bytes after the last message of a stream.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// After the magic a writer may leave zeros, up to its alignment.
@@ -35,7 +35,7 @@ fn skip_padding(file: &dyn DiskRead, offset: u64, end: u64) -> std::io::Result<u
 
 /// The head of a message.
 struct Head {
-    /// The head and what stands before it.
+    /// The head and its prefix.
     bytes: Vec<u8>,
     /// Bytes of the message, with its body.
     whole: u64,
@@ -78,7 +78,7 @@ impl ArrowBatches {
         Ok(Self { file, decoder: StreamDecoder::new(), offset, end, count: 0 })
     }
 
-    /// The schema; what has been read of the file is passed over.
+    /// The schema. Bytes already read from the file are passed over.
     ///
     /// # Errors
     /// The file does not begin with one.

@@ -34,7 +34,7 @@ pub(crate) trait Batches: Send {
     /// The next batch; none at the end.
     ///
     /// # Errors
-    /// What is damaged, and where in the file.
+    /// The damage, and its place in the file.
     fn next(&mut self) -> Result<Option<RecordBatch>, String>;
 
     /// Passes over this many records, or fewer, but always over whole batches: the batches that
@@ -52,7 +52,7 @@ pub(crate) struct BatchSource {
     batches: Box<dyn Batches>,
     shape: Shape,
     schema: SchemaRef,
-    /// The batch being handed out, what is left of it, and bytes of one of its rows.
+    /// The batch being handed out: its remaining rows, and bytes of one of its rows.
     pending: Option<(RecordBatch, usize)>,
     position: u64,
     lateness: Span,
@@ -79,8 +79,8 @@ impl BatchSource {
         }
     }
 
-    /// Asks the batches. Readers of columns trust their input in places; what they then do is an
-    /// error of the file, not the end of the process.
+    /// Calls the reader. Readers of columns trust their input in places; a panic of theirs is an error of
+    /// the file, not the end of the process.
     fn ask<T>(
         &mut self,
         what: impl FnOnce(&mut dyn Batches) -> Result<T, String>,
@@ -187,7 +187,7 @@ fn event_time(
     Ok(Arc::new(times.with_timezone("UTC")))
 }
 
-/// Whether values of a type are times by themselves.
+/// Returns true if values of a type are times by themselves.
 fn is_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(_, _) | DataType::Date32 | DataType::Date64)
 }
@@ -231,7 +231,7 @@ pub(crate) fn micros(column: &ArrayRef) -> Result<Vec<Option<i64>>, ArrowError> 
     })
 }
 
-/// Whether a column of this type can be event time.
+/// Returns true if a column of this type can be event time.
 pub(crate) fn can_be_time(data_type: &DataType) -> bool {
     let data_type = plain_type(data_type);
     data_type.is_integer()

@@ -9,7 +9,7 @@ pub(crate) fn moment_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// What a job file may name as a type.
+/// The type names of job files.
 pub(crate) const TYPE_NAMES: &str = "boolean, tinyint, smallint, int, bigint, real, double, text, \
     date, timestamp, or one of them followed by [] for a list";
 

@@ -42,7 +42,7 @@ impl CsvField<'_> {
 /// Calls `each` with every field of a record; its number comes with it.
 ///
 /// # Errors
-/// What `each` says.
+/// The error of `each`.
 fn split(
     (record, delimiter): (&[u8], u8),
     scratch: &mut Vec<u8>,
@@ -82,7 +82,7 @@ fn split(
     }
 }
 
-/// Reads quoted text up to its closing quote; gives back where what follows stands.
+/// Reads quoted text up to its closing quote; returns the position after it.
 fn unquote(record: &[u8], from: usize, out: &mut Vec<u8>) -> usize {
     let mut at = from;
     while let Some(quote) = memchr(b'"', &record[at..]) {
@@ -122,12 +122,12 @@ pub(crate) fn header(record: &[u8], delimiter: u8) -> Result<Vec<String>, String
     Ok(names)
 }
 
-/// How many fields a record has.
+/// The number of fields of a record.
 pub(crate) fn fields(record: &[u8], delimiter: u8) -> usize {
     split((record, delimiter), &mut Vec::new(), |_, _| Ok(())).unwrap_or_default()
 }
 
-/// Adds what one record shows. A bad record shows nothing.
+/// Adds the types that one record shows. A bad record shows none.
 pub(crate) fn guess_line(record: &[u8], delimiter: u8, names: &[String], guesses: &mut Guesses) {
     let mut seen: Vec<Guess> = Vec::with_capacity(names.len());
     let split = split((record, delimiter), &mut Vec::new(), |_, field| {

@@ -74,8 +74,8 @@ impl ForeignEncoding {
         }
     }
 
-    /// Says that a file is in this encoding, and what to do. `subject` is the file as messages name
-    /// it.
+    /// Returns the message that a file is in this encoding, with the remedy. `subject` is the file's name in
+    /// messages.
     #[must_use]
     pub fn refusal(self, subject: &str) -> String {
         format!(

@@ -1,4 +1,4 @@
-//! Why a connector cannot be made: what a job's author must change.
+//! Refusals of connectors, each with the change that a job's author has to make.
 
 use crate::encoding::ForeignEncoding;
 use std::{io, path::Path};
@@ -7,9 +7,9 @@ use std::{io, path::Path};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ConnectorError {
-    /// What kind of error, with what a caller needs to point at its place in the job file.
+    /// The kind of error, with the data a caller needs to point at its place in the job file.
     pub kind: ConnectorErrorKind,
-    /// What happened, where, and what to do: one line for a person.
+    /// The fault, its place and the remedy: one line for a person.
     pub message: String,
 }
 
@@ -32,7 +32,7 @@ pub enum ConnectorErrorKind {
         place: SchemaPlace,
         /// The column, as the job names it.
         field: String,
-        /// What may stand there.
+        /// The values that are possible there.
         expected: String,
         /// The valid name that is most like the one given.
         nearest: Option<String>,

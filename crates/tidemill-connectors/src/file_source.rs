@@ -29,7 +29,7 @@ use tidemill_types::{
 
 /// A file, read once from its start to its end, as one slice.
 ///
-/// Its length is taken when it is first looked at: what is appended later is not read.
+/// Its length is taken when it is first read; bytes appended later are not read.
 pub struct FileSource {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -48,7 +48,7 @@ pub struct FileSource {
 
 impl FileSource {
     /// Looks at the head of a file and finds its columns: their types are those of the first
-    /// records (10,000, or `spec.sample`), or what `spec.schema` says. Integers that meet floats
+    /// records (10,000, or `spec.sample`), or those of `spec.schema`. Integers that meet floats
     /// are `double`; values of different kinds are `text`. With `time`, the column it names is read
     /// as a moment, and the hidden time column is added.
     ///
@@ -169,7 +169,7 @@ fn foreign(file: &dyn DiskRead, format: Format) -> std::io::Result<Option<Foreig
     })
 }
 
-/// What the job says of how records are read, but for their columns: what stages do names those.
+/// The job's settings for reading records, except columns, which the stages name.
 fn reads(spec: &FileSourceSpec, time: Option<&TimeSpec>) -> String {
     let header = (spec.header == Some(false)).then(|| "no header".to_owned());
     let delimiter = spec.delimiter.map(|it| format!("delimiter `{it}`"));
@@ -241,7 +241,8 @@ fn find_lines(
     Ok(Found { shape: seen.shape(), data, total: Some(size), open, empty, kept_as_text })
 }
 
-/// Whether a name holds what old programs end lines with: then the whole file is one line.
+/// Returns true if a name holds a carriage return, with which old programs end lines: then the whole file
+/// is one line.
 fn has_bare_return(name: &str) -> bool {
     name.match_indices('\r').any(|(at, _)| !name[at + 1..].starts_with('\n'))
 }
@@ -286,7 +287,7 @@ fn csv_columns(input: &mut Input, spec: &FileSourceSpec) -> Result<Vec<String>, 
     }
 }
 
-/// What is made of the first record of CSV; nothing if there is none.
+/// The result of `make` for the first record of CSV; none without one.
 fn first_record<T>(input: &mut Input, make: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, String> {
     loop {
         let chunk = input.next(1, 1, None).map_err(|error| error.message)?;

@@ -1,4 +1,4 @@
-//! The columns of records: guessed from a sample, then made to fit what the job says.
+//! The columns of records: guessed from a sample, then fitted to the job's schema.
 //!
 //! ```text
 //! records ─▶ Sample ─▶ Found: names, types ─▶ schema of the job ─▶ event time ─▶ Shape
@@ -25,25 +25,25 @@ pub(crate) const SAMPLE_RECORDS: usize = 10_000;
 /// Most bytes that are looked at for that.
 pub(crate) const SAMPLE_BYTES_MAX: u64 = 64 << 20;
 
-/// What was found in the first records.
+/// The columns found in the first records.
 pub(crate) struct Found {
     /// Columns and their types.
     pub(crate) shape: Shape,
     /// A file: where its records begin, and the number of that line.
     pub(crate) data: (u64, u64),
-    /// How much there is to read, if that is known.
+    /// The number of bytes or records to read, if it is known.
     pub(crate) total: Option<u64>,
-    /// Whether records may have columns that the head did not show.
+    /// True if records may have columns that the head did not show.
     pub(crate) open: bool,
-    /// Whether there was no record to look at.
+    /// True if there was no record to sample.
     pub(crate) empty: bool,
     /// Columns that keep numbers as text, as guessed, with one of these numbers.
     pub(crate) kept_as_text: BTreeMap<String, String>,
 }
 
 impl Found {
-    /// Gives columns the types that the job names, and finds event time. `subject` is what has the
-    /// columns, for messages.
+    /// Gives columns the types that the job names, and finds event time. `subject` names the owner
+    /// of the columns, for messages.
     ///
     /// # Errors
     /// There is no such column or type, or it cannot be event time.
@@ -102,7 +102,7 @@ pub(crate) fn decoder(format: Format, shape: &Shape, delimiter: u8) -> Box<dyn D
     }
 }
 
-/// What the sample has shown, by format.
+/// The sample, by format.
 pub(crate) enum Sample {
     Text,
     Json(Guesses),
@@ -188,7 +188,7 @@ fn apply_schema(
     Ok(())
 }
 
-/// Whether columns come with types of their own.
+/// Returns true if the format has column types of its own.
 fn is_columnar(format: Format) -> bool {
     matches!(format, Format::Arrow | Format::Parquet)
 }

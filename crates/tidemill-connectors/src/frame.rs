@@ -15,7 +15,7 @@ pub(crate) const OPEN_QUOTE: &str = "its quotes do not match: a quoted field end
 /// Why bytes are no single record.
 const SEVERAL_LINES: &str = "it has more than one line, and is read as one record";
 
-/// How records follow each other in a file.
+/// The framing of records in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// Every line is a record, also an empty one.

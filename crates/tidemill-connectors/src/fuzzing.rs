@@ -17,7 +17,7 @@ use tidemill_types::job::Format;
 #[cfg(test)]
 mod tests;
 
-/// Nothing of what is written here can fail.
+/// Writes to memory cannot fail.
 const WRITTEN: &str = "columns of one length, to memory";
 
 /// Good files of a format, each of another kind, and all of them small.

@@ -1,11 +1,11 @@
-//! What type a column has, guessed from the values of a file's head.
+//! The type of a column, guessed from the values of a file's head.
 
 use crate::column_type::moment_type;
 use crate::columns::{COLUMNS_MAX, Shape};
 use arrow_schema::{DataType, Field, Fields};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What a value, or the values of a column so far, may be.
+/// The types that a value, or all values of a column so far, can have.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Guess {
     /// Only nulls.
@@ -93,7 +93,7 @@ impl Guess {
         }
     }
 
-    /// Whether some of it is what no type but the JSON of the whole can hold.
+    /// Returns true if only the JSON of the whole can hold a part of it.
     fn has_mixed(&self) -> bool {
         match self {
             Self::Mixed => true,
@@ -143,7 +143,7 @@ pub(crate) struct Guesses {
 }
 
 impl Guesses {
-    /// Adds what a value of a column may be. Columns beyond [`COLUMNS_MAX`] are counted once and
+    /// Adds the guess of one value of a column. Columns beyond [`COLUMNS_MAX`] are counted once and
     /// not kept: see [`Self::overflowed`].
     pub(crate) fn add(&mut self, name: &str, guess: Guess) {
         if let Some(index) = self.by_name.get(name) {
@@ -156,7 +156,7 @@ impl Guesses {
         }
     }
 
-    /// Whether there are more columns than a source may have.
+    /// Returns true if there are more columns than a source may have.
     pub(crate) fn overflowed(&self) -> bool {
         self.names.len() > COLUMNS_MAX
     }

@@ -154,7 +154,7 @@ struct Layout {
     timestamp: Option<i64>,
 }
 
-/// Sorts tags by name. Names as they are written differ if what they stand for does.
+/// Sorts tags by name. Different names are written differently.
 ///
 /// # Errors
 /// Two tags have one name.
@@ -292,10 +292,10 @@ pub struct InfluxPoint<'a> {
 pub struct InfluxLines(Scratch);
 
 impl InfluxLines {
-    /// Takes a line apart, which a job can read then.
+    /// Splits a line that a job can read.
     ///
     /// # Errors
-    /// What was expected where.
+    /// The expectation, and its place.
     pub fn point<'a>(&mut self, line: &'a [u8]) -> Result<InfluxPoint<'a>, String> {
         std::str::from_utf8(line).map_err(|error| {
             format!("not line protocol: not UTF-8 at byte {} of it", error.valid_up_to())
@@ -325,7 +325,7 @@ pub(crate) struct InfluxGuesses {
 }
 
 impl InfluxGuesses {
-    /// Adds what one line shows. A bad line shows nothing.
+    /// Adds the types that one line shows. A bad line shows none.
     pub(crate) fn add_line(&mut self, line: &[u8]) {
         let (mut tags, mut fields) = (Vec::new(), Vec::new());
         let mut by_name: HashMap<String, usize> = HashMap::new();
@@ -350,7 +350,7 @@ impl InfluxGuesses {
         }
     }
 
-    /// Whether there are more columns than a source may have.
+    /// Returns true if there are more columns than a source may have.
     pub(crate) fn overflowed(&self) -> bool {
         self.tags.overflowed() || self.fields.overflowed()
     }

@@ -42,10 +42,10 @@ pub(crate) struct Record {
 pub(crate) struct Input {
     file: Arc<dyn DiskRead>,
     framing: Framing,
-    /// Length of the file when it was first looked at; what is appended later is not read.
+    /// Length of the file when it was first read; bytes appended later are not read.
     size: u64,
     buffer: Vec<u8>,
-    /// `buffer[start..end]` is what was read and not taken.
+    /// `buffer[start..end]` was read and not taken.
     start: usize,
     end: usize,
     /// Where `buffer[start]` stands in the file.
@@ -93,13 +93,13 @@ impl Input {
         self
     }
 
-    /// Goes to a place that was reached before; what was read ahead is dropped.
+    /// Seeks to a place that was reached before, and drops bytes read ahead.
     pub(crate) fn seek(&mut self, offset: u64, line: u64) {
         (self.start, self.end, self.offset, self.line) = (0, 0, offset, line);
     }
 
-    /// Goes to a place where a chunk ended once, without reading what is before it: the
-    /// number of the line stays, and what is given back counts the lines between.
+    /// Seeks to a place where a chunk ended once, without reading the bytes before it. The line number
+    /// stays, and the result counts the lines between.
     ///
     /// # Errors
     /// No record can end there: it is not the file that it was.
@@ -120,7 +120,7 @@ impl Input {
         Ok(PassedOver::new(&self.file, from..offset))
     }
 
-    /// Whether a record may end here, to go by the byte before.
+    /// Returns true if the byte before allows a record to end here.
     fn ends_record(&self, offset: u64) -> io::Result<bool> {
         let Some(before) = offset.checked_sub(1).filter(|it| *it >= self.offset) else {
             return Ok(false);
@@ -132,7 +132,7 @@ impl Input {
         Ok(byte == *b"\n" || offset == self.size)
     }
 
-    /// What follows is framed so.
+    /// Sets the framing of the following records.
     pub(crate) fn set_framing(&mut self, framing: Framing) {
         self.framing = framing;
     }
@@ -245,7 +245,7 @@ impl Input {
         Ok(Some(Chunk { bytes, records: &mut self.records, taken: at, offset, line }))
     }
 
-    /// How many bytes may be read to stand at `until`.
+    /// The number of bytes to read up to `until`.
     fn limit(&self, until: Option<u64>) -> Result<Option<u64>, SourceError> {
         let Some(until) = until else { return Ok(None) };
         if until > self.size {

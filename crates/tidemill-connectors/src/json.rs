@@ -79,7 +79,7 @@ impl JsonDecoder {
 /// Checks that a line is one object of JSON as a source reads it.
 ///
 /// # Errors
-/// What was expected where.
+/// The expectation, and its place.
 pub fn check_json_object(line: &[u8]) -> Result<(), String> {
     std::str::from_utf8(line)
         .map_err(|error| format!("not JSON: not UTF-8 at byte {} of it", error.valid_up_to()))?;

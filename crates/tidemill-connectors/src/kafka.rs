@@ -6,8 +6,8 @@
 //! blocks ─▶ rows ─▶ commit(c): Transactions, or Producer ─▶ brokers
 //! ```
 //!
-//! The protocol is spoken by `tidemill_client`; what a record becomes, and how rows become records,
-//! is what the streams of this process's log do (`stream`).
+//! `tidemill_client` speaks the protocol. Records become rows, and rows records, as for the streams of this
+//! process's log (`stream`).
 
 mod cluster;
 mod feed;

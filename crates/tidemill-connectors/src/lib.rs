@@ -9,8 +9,8 @@
 //! Read in this order: [`FileSource`], `input`, `frame`, `columns`, a format; then [`FileSink`].
 //!
 //! Invariants: a cut depends on the file and the request alone; exactly the bad records of a file
-//! become dead letters; no bytes of a file panic or take memory past a limit; what a file sink has
-//! committed is in the file once, whatever was killed when.
+//! become dead letters; no bytes of a file panic or take memory past a limit; rows that a file sink
+//! committed are in the file once, after any crash.
 
 mod arrow_file;
 mod batch_source;

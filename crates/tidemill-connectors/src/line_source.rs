@@ -31,7 +31,7 @@ pub(crate) struct LineSource {
     path: String,
     input: Input,
     decoder: Box<dyn Decode>,
-    /// What a seek left out, whose lines the input has not counted.
+    /// The part that a seek left out, whose lines the input has not counted.
     passed: Option<PassedOver>,
     records_max: usize,
     lateness: Span,
@@ -109,7 +109,7 @@ impl Source for LineSource {
         Position(self.input.offset())
     }
 
-    /// Records do not know what was before them, so it goes on there and reads nothing before it.
+    /// Records do not depend on earlier ones, so the source resumes there and reads nothing before it.
     fn seek(&mut self, to: Position, watermark: Micros) -> Result<(), SourceError> {
         let passed = self.input.pass_to(to.0).map_err(|error| Self::failed(&self.path, error))?;
         (self.passed, self.watermark) = (Some(passed), watermark);

@@ -1,11 +1,11 @@
 //! Moments as text: ISO 8601 in, RFC 3339 out.
 //!
-//! Text without a zone is UTC; a date alone is its first moment. What the quick reader does not
-//! know (week dates, leap seconds, zone names) is left to `jiff`.
+//! Text without a zone is UTC; a date alone is its first moment. `jiff` reads the forms that
+//! the quick reader does not know (week dates, leap seconds, zone names).
 //!
 //! The name of a zone (`[Europe/Berlin]`) may stand behind an offset, which says the moment. Alone it
-//! says none: which one it is is in tables that change with governments and differ between machines,
-//! and the same input is to give the same rows.
+//! is refused: the tables of zones change with governments and differ between machines, and the same input
+//! must give the same rows.
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -25,7 +25,8 @@ fn slow(text: &str) -> Option<i64> {
     Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_microsecond())
 }
 
-/// Whether a zone is named behind a time (RFC 9557): it is the first in brackets, and no `key=value`.
+/// Returns true if a zone is named behind a time (RFC 9557): the first text in brackets that is not
+/// `key=value`.
 fn names_zone(text: &str) -> bool {
     let first = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     first.is_some_and(|(name, _)| !name.contains('='))

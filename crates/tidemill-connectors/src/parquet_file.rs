@@ -111,7 +111,7 @@ fn column_without_type(pieces: &Pieces) -> Option<String> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(find)).ok().flatten()
 }
 
-/// The schema with microseconds for what the file has as INT96; none if it has none.
+/// The schema with microseconds for columns of INT96; none without such columns.
 fn without_nanos_of_days(found: &ArrowReaderMetadata) -> Option<SchemaRef> {
     let columns = found.metadata().file_metadata().schema_descr().columns();
     let mut is_old = columns.iter().map(|it| it.physical_type() == PhysicalType::INT96);

@@ -10,8 +10,8 @@
 //!
 //! A database that goes away is waited for, for as long as it takes: the commit does not return, the
 //! rows behind it wait, and by the links' credit the sources do. A job that is to stop meanwhile
-//! fails after a moment, also if the database says nothing: what is not committed is made again when it
-//! resumes.
+//! fails after a moment, also if the database says nothing, and makes its uncommitted rows again when
+//! it resumes.
 //!
 //! Read in this order: [`address`], [`target`], [`fit`], [`encode`], [`link`], [`load`],
 //! [`once`].
@@ -52,7 +52,7 @@ mod tls;
 mod trouble;
 mod values;
 
-/// How often a job that is planned tries to look at its table.
+/// Number of attempts to read the table while a job is planned.
 const TRIES: u32 = 3;
 /// It does not try again after so long, in microseconds.
 const LOOK_US_MAX: u64 = 5_000_000;
@@ -152,7 +152,7 @@ impl PostgresSink {
         }))
     }
 
-    /// The same of what may pass.
+    /// The same for a fault that may pass.
     fn refused(&self, error: SinkError) -> SinkError {
         self.failed(&error).with_kind(error.kind)
     }

@@ -3,12 +3,12 @@
 //! ```text
 //! column ─▶ plain layout ─┬─ the type holds every value ─▶ Arrow's cast
 //!                         ├─ both are lists ─────────────▶ their elements, by the same ways
-//!                         └─ else, value by value ───────▶ what fits, and misfits
+//!                         └─ else, value by value ───────▶ fitting values, and misfits
 //! ```
 //!
 //! - A value fits as it would from JSON or CSV, or its record is bad: nothing is rounded, cut or
 //!   counted in another unit.
-//! - Whether a type can become another at all is known before there is a value: [`can_be`].
+//! - [`can_be`] says before the first value if a type can become another at all.
 
 use crate::batch_source::micros;
 use crate::columns::{Columns, Shape, Value, misfit};
@@ -38,7 +38,7 @@ pub(crate) struct Misfit {
     pub(crate) value: Vec<u8>,
 }
 
-/// Whether values of a type can become those of another, at least some of them.
+/// Returns true if at least some values of a type can become values of another.
 pub(crate) fn can_be(from: &DataType, to: &DataType) -> bool {
     let from = plain_type(from);
     if holds(&from, to) {
@@ -64,7 +64,7 @@ pub(crate) fn can_be(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// The column in the type of the field, with nulls for what does not fit.
+/// The column in the type of the field, with nulls for values that do not fit.
 ///
 /// # Errors
 /// [`can_be`] is not true of the types, or it is more than fits a batch.
@@ -89,7 +89,7 @@ pub(crate) fn recast(
     }
 }
 
-/// Times of day that are none: no text format could hold them, and whoever writes one could but fail.
+/// Times of day beyond a day: no text format could hold them, so no sink could write them.
 fn beyond_day(column: &ArrayRef, field: &Field) -> Result<Vec<Misfit>, ArrowError> {
     let per_day = match column.data_type() {
         DataType::Time32(TimeUnit::Second) => 86_400,
@@ -111,7 +111,7 @@ fn beyond_day(column: &ArrayRef, field: &Field) -> Result<Vec<Misfit>, ArrowErro
     Ok(numbers.as_primitive::<Int64Type>().iter().enumerate().filter_map(beyond).collect())
 }
 
-/// Whether a type has every value of another, and Arrow's cast gives it.
+/// Returns true if a type has every value of another and Arrow's cast gives it.
 fn holds(from: &DataType, to: &DataType) -> bool {
     if let (Some((bits, signed)), Some((more_bits, more_signed))) = (integer(from), integer(to)) {
         return bits < more_bits && (more_signed || !signed);
@@ -135,7 +135,7 @@ fn integer(data_type: &DataType) -> Option<(usize, bool)> {
     Some((bytes * 8, data_type.is_signed_integer()))
 }
 
-/// What lists of a type hold.
+/// The element type of lists.
 fn element(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(element)
@@ -147,7 +147,7 @@ fn element(data_type: &DataType) -> Option<&FieldRef> {
     }
 }
 
-/// Whether values of a nested type can be written as JSON.
+/// Returns true if values of a nested type can be written as JSON.
 pub(crate) fn has_json(data_type: &DataType) -> bool {
     let field = Arc::new(Field::new("", data_type.clone(), true));
     make_encoder(&field, &*new_empty_array(data_type), &json_options()).is_ok()
@@ -204,7 +204,7 @@ fn values(column: &ArrayRef, field: &Field) -> Result<(ArrayRef, Vec<Misfit>), A
     Ok((Arc::clone(batch.column(0)), misfits))
 }
 
-/// Whether a float would be another number than the one in the file. Fractions have no exact
+/// Returns true if a float would differ from the number in the file. Fractions have no exact
 /// float: only whole numbers are held to it, and all to the range.
 fn is_rounded(value: Value<'_>, column: &ArrayRef, field: &Field) -> bool {
     let (Value::Number(text), to) = (value, field.data_type()) else { return false };

@@ -1,5 +1,4 @@
-//! What holds of every source that goes to a place: from there it reads what one that was not
-//! disturbed reads from there.
+//! The contract of seeking: from a place, a source reads the records that an undisturbed one reads there.
 
 use arrow_array::RecordBatch;
 use tidemill_flow::{DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceFactory};
@@ -8,7 +7,7 @@ use tidemill_types::Micros;
 /// A place of a source: where it stands, and its watermark there.
 pub(crate) type Place = (Position, Micros);
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Step {
     pub(crate) batch: RecordBatch,
@@ -49,8 +48,8 @@ pub(crate) fn gone_to(factory: &dyn SourceFactory, slice: u32, to: Place) -> Box
     source
 }
 
-/// Goes to each place at which an undisturbed slice stands, and compares what follows. Gives back
-/// what that slice read.
+/// Goes to each place at which an undisturbed slice stands, and compares the rest. Returns the
+/// records that slice read.
 pub(crate) fn check(factory: &dyn SourceFactory, slice: u32, request: &ReadRequest) -> Vec<Step> {
     let mut undisturbed = factory.open(slice).unwrap();
     let start = place(&*undisturbed);

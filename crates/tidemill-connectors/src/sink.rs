@@ -33,7 +33,7 @@ fn shown(schema: &Schema) -> Vec<usize> {
     fields.filter(|(_, field)| field.name() != TIME_COLUMN).map(|(index, _)| index).collect()
 }
 
-/// The schema of what is written.
+/// The schema of written rows.
 fn shown_schema(schema: &Schema) -> SchemaRef {
     let fields: Vec<_> =
         shown(schema).into_iter().map(|index| Arc::clone(&schema.fields()[index])).collect();
@@ -90,7 +90,7 @@ fn row_without_values(schema: &Schema) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &row)
 }
 
-/// The parts of a value that have a type of their own, with what follows the column's name.
+/// The parts of a value that have a type of their own, each with its path behind the column's name.
 fn parts(field: &Field) -> Vec<(String, FieldRef)> {
     match field.data_type() {
         DataType::Struct(fields) => {
@@ -159,7 +159,7 @@ impl Pending {
         self.ends.push((cycle, self.bytes.len()));
     }
 
-    /// How many bytes belong to cycles up to this one.
+    /// The number of bytes of cycles up to this one.
     fn ready(&self, cycle: Cycle) -> usize {
         let count = self.ends.partition_point(|(it, _)| *it <= cycle);
         if count == 0 { 0 } else { self.ends[count - 1].1 }

@@ -160,7 +160,7 @@ impl Column {
         self.nulls.append_null();
     }
 
-    /// Whether the value fits; if so it is the next of the column.
+    /// Appends the value to the column and returns true if it fits.
     #[inline]
     pub(super) fn put(&mut self, value: Value<'_>) -> bool {
         if let Value::Null = value {
@@ -217,7 +217,7 @@ impl Column {
     }
 }
 
-/// Takes what is in a vector and leaves an empty one that will not have to grow for as much again.
+/// Takes the values and leaves an empty vector of the same capacity.
 fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
     let room = Vec::with_capacity(values.len() + values.len() / 16);
     std::mem::replace(values, room)
@@ -400,7 +400,7 @@ fn unsigned_array(data_type: &DataType, values: Vec<u64>, nulls: Option<NullBuff
     }
 }
 
-/// What is infinite here was a word: `put` has checked the numbers.
+/// Infinite values come from words, because `put` has checked the numbers.
 fn floats(data_type: &DataType, values: Vec<f64>, nulls: Option<NullBuffer>) -> ArrayRef {
     match data_type {
         DataType::Float32 => {

@@ -6,8 +6,8 @@
 //! [{"a": 1}, 2]                  ─▶ ["{\"a\": 1}","2"] ─▶      …        ─▶ texts
 //! ```
 //!
-//! Arrow's reader has rules of its own: it is given what it reads as ours say, moments and days as
-//! the numbers that it counts in. Fields that no column has are left out, and of two fields with one
+//! Arrow's reader has rules of its own: values are rewritten so that it reads them by ours, moments and days
+//! as the numbers that it counts in. Fields that no column has are left out, and of two fields with one
 //! name the last counts.
 
 use super::column::{Value, write_json};
@@ -16,7 +16,7 @@ use crate::{column_type, number};
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 use std::sync::Arc;
 
-/// Whether some of a value may be moments or days.
+/// Returns true if a value may contain moments or days.
 pub(super) fn has_times(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(element) => has_times(element.data_type()),

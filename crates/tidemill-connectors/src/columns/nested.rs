@@ -1,7 +1,7 @@
 //! Lists and objects: a column of JSON, one value a line, as Arrow has it.
 //!
 //! ```text
-//! lines ─ what Arrow's reader surely reads as our rules say ─▶ Arrow's reader ─▶ array
+//! lines ─ values that Arrow's reader reads by our rules ─────▶ Arrow's reader ─▶ array
 //!      └─ all else ─▶ rewritten (`elements.rs`) ─▶ Arrow's reader ─▶ array, and rows that do not fit
 //! ```
 //!
@@ -113,7 +113,7 @@ fn decode_lines(data_type: &DataType, json: &[u8], rows: usize) -> Result<ArrayR
     }
 }
 
-/// Whether some of a value may be whole numbers only.
+/// Returns true if a value may contain whole numbers only.
 fn has_whole(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(element) => has_whole(element.data_type()),
@@ -122,13 +122,13 @@ fn has_whole(data_type: &DataType) -> bool {
     }
 }
 
-/// Whether there is what a fraction or an exponent begins with. It may stand in a text.
+/// Returns true if there is a sign that begins a fraction or an exponent. It may stand in a text.
 fn may_have_fractions(json: &[u8]) -> bool {
     let mut found = memchr::memchr3_iter(b'.', b'e', b'E', json);
     found.any(|at| at > 0 && json[at - 1].is_ascii_digit())
 }
 
-/// Whether a float within is infinite.
+/// Returns true if a float within is infinite.
 fn has_infinite(array: &ArrayRef) -> bool {
     match array.data_type() {
         DataType::List(_) => has_infinite(array.as_list::<i32>().values()),

@@ -9,7 +9,7 @@ use tidemill_env::DiskRead;
 pub(crate) struct PassedOver {
     file: Arc<dyn DiskRead>,
     bytes: Range<u64>,
-    /// How many lines end in it; none before somebody asks.
+    /// The number of lines that end in it; none before the first call.
     lines: Option<u64>,
 }
 
@@ -18,7 +18,7 @@ impl PassedOver {
         Self { file: Arc::clone(file), bytes, lines: None }
     }
 
-    /// How many lines end in it.
+    /// The number of lines that end in it.
     pub(crate) fn lines(&mut self) -> io::Result<u64> {
         let lines = match self.lines {
             Some(lines) => lines,

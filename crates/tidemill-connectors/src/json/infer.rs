@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// Deepest nesting that becomes a type; a column with deeper values is JSON text.
 const TYPE_DEPTH_MAX: usize = 16;
 
-/// Adds what one record shows. A bad record shows nothing.
+/// Adds the types that one record shows. A bad record shows none.
 pub(crate) fn guess_line(line: &[u8], guesses: &mut Guesses) {
     if std::str::from_utf8(line).is_err() {
         return;

@@ -342,7 +342,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// After a value: closes what ends there. True if everything is closed, else a value follows.
+    /// After a value: closes the objects and lists that end there. True if everything is closed; else a value
+    /// follows.
     fn close(&mut self, depth: &mut usize, objects: &mut u128) -> Result<bool, String> {
         loop {
             self.skip_space();

@@ -1,4 +1,4 @@
-//! A cluster that a job names, and what is said when it or a topic of it is not there.
+//! A cluster that a job names, and the messages for a missing cluster or topic.
 
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use tidemill_client::{AdminError, CallError, Client, ClientOptions, ErrorCode};
@@ -24,7 +24,7 @@ pub(super) fn client(world: &World, brokers: &str) -> Result<Client, ConnectorEr
     Ok(Client::new(world, options))
 }
 
-/// Why a topic cannot be used, and what to do.
+/// The refusal of a topic, with the remedy.
 pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> ConnectorError {
     let (kind, message) = match (error, error.code()) {
         (AdminError::Call(error), _) => {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants: a partition that nobody reads from holds up no other; a slice that found nothing is
-//! woken when something comes; what the bells hold does not hold the consumer, whose threads ring.
+//! woken when something comes; the wakers do not keep the consumer alive, whose threads call them.
 
 use crate::stream::slice::{Feed, no_longer_stored};
 use std::{
@@ -30,8 +30,8 @@ const BUFFER_BYTES: usize = 64 << 20;
 const PARTITION_BYTES: (usize, usize) = (64 << 10, 1 << 20);
 /// Most bytes of an answer.
 const ANSWER_BYTES: usize = 8 << 20;
-/// How soon a slice is asked again that is to end at an offset: what is before it may be hidden, so
-/// that nothing ever comes. In microseconds.
+/// Delay until a slice with an end offset is polled again, in microseconds. The records before its end may
+/// be hidden, so that nothing ever wakes it.
 const LOOK_US: u64 = 20_000;
 
 /// The consumer of a topic, for the feeds of its partitions.
@@ -42,7 +42,7 @@ pub(super) struct Hub {
     bells: Arc<Bells>,
 }
 
-/// By partition: who is to be woken.
+/// By partition, the waker of its slice.
 struct Bells(Mutex<Vec<Bell>>);
 
 #[derive(Clone, Default)]
@@ -127,7 +127,7 @@ impl Hub {
         self.consumer.assign(&self.topic, &starts)
     }
 
-    /// What stands in the way of fetching.
+    /// The obstacle to fetching, if there is one.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         self.consumer.obstacle()
     }
@@ -177,8 +177,8 @@ impl Feed for KafkaFeed {
         self.partition
     }
 
-    /// What has gone since the job was planned, and a lost end, the broker tells when it is asked for
-    /// the offset: that is an error then.
+    /// The broker reports records deleted since the job was planned, and a lost end, when the offset is
+    /// fetched: an error then.
     fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String> {
         if !is_end && offset < self.kept_from {
             return Err(no_longer_stored(offset, self.kept_from));

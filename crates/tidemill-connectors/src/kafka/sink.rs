@@ -10,7 +10,7 @@
 //!
 //! Brokers that go away are waited for, for as long as it takes: the commit does not return, the
 //! rows behind it wait, and by the links' credit the sources do. A job that is to stop meanwhile fails
-//! after a moment: what is not committed is made again when it resumes.
+//! after a moment, and makes its uncommitted rows again when it resumes.
 
 use super::cluster;
 use crate::error::{ConnectorError, ConnectorErrorKind};
@@ -103,7 +103,7 @@ impl KafkaSink {
         }
     }
 
-    /// Whether the topic is there, or would be made; nothing is.
+    /// Checks that the topic exists or could be created, without creating it.
     fn can_find_or_make(&self) -> Result<(), AdminError> {
         match self.admin.identify(&self.spec.topic) {
             Err(error) if is_unknown(&error) && self.spec.create => {
@@ -114,7 +114,7 @@ impl KafkaSink {
         }
     }
 
-    /// Why the topic cannot be written; what is away passes.
+    /// The refusal of the topic; an absent broker is retried.
     fn refused(&self, error: &AdminError) -> SinkError {
         let kind = cluster::refused(&self.spec.brokers, &self.spec.topic, error).kind;
         self.failed(error).with_kind(match kind {
@@ -139,8 +139,8 @@ fn is_known(error: &AdminError) -> bool {
 }
 
 impl Sink for KafkaSink {
-    /// What cannot be told beforehand is whether the cluster takes the job's transactions: that shows
-    /// when their id is taken over, which ends those of an earlier process.
+    /// The check does not cover whether the cluster accepts the job's transactions: taking their id over
+    /// shows it, and would end those of an earlier process.
     fn check(&mut self) -> Result<(), SinkError> {
         self.can_find_or_make().map_err(|error| self.refused(&error))
     }

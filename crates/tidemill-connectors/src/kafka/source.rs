@@ -1,6 +1,6 @@
 //! A topic as a source: one source slice a partition, at an offset each.
 //!
-//! Where only committed records are read, what was read is never taken back: a job that resumes reads
+//! Committed records are never taken back: a job that reads only those and resumes reads
 //! the same records up to the same offsets again. Where each partition began is noted in the job's
 //! folder before the first record is read; the ledger has where each cycle ended.
 
@@ -33,11 +33,11 @@ use tidemill_types::job::{Isolation, StartSpec, UntilSpec};
 #[cfg(test)]
 mod tests;
 
-/// How often partitions that were added are asked for, in microseconds.
+/// Interval between requests for added partitions, in microseconds.
 const ASK_EVERY_US: u64 = 10_000_000;
-/// How long an answer to that is waited for: a job that is stopped waits as long.
+/// Timeout of such a request; a stopping job waits as long.
 const ASK_PATIENCE: Duration = Duration::from_secs(2);
-/// How long first records are waited for, in microseconds.
+/// Longest wait for the first records, in microseconds.
 const LOOK_PATIENCE_US: u64 = 30_000_000;
 
 /// A topic of another cluster as a source.

@@ -1,4 +1,4 @@
-//! What brokers of tests have in common: requests come in frames, and answers go out in them.
+//! The shared part of test brokers: requests and answers in frames.
 
 use bytes::{Bytes, BytesMut};
 use std::io;

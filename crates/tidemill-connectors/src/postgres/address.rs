@@ -1,12 +1,12 @@
-//! Where a database is, and how it is connected to.
+//! The address of a database, and connections to it.
 //!
 //! A server may take a connection and then say nothing: its process hangs, or something before it
 //! does, or nobody knows the address of its name. So connections are made on threads of their
 //! own, which are not waited for longer than [`Address::patience`]; one that is given up ends when
 //! the server answers or its connection does, and only so many of them wait for one address.
 //!
-//! Invariant: the password is nowhere but in the connection's settings; [`Address::shown`] is what
-//! messages say.
+//! Invariant: the password is nowhere but in the connection's settings; messages show
+//! [`Address::shown`].
 
 use super::link::Link;
 use super::tls::{self, Trust};
@@ -24,13 +24,13 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How long a connection may take to be there.
+/// Longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most threads that wait for the word of one address.
 const WAITING_MAX: usize = 32;
-/// How many threads wait for the word of each address.
+/// The number of threads that wait for each address.
 static WAITING: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
-/// How long a peer may be silent, or leave what was sent without acknowledgement.
+/// Longest time without a byte or an acknowledgement from the server.
 const SILENCE: Duration = Duration::from_secs(30);
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// The variable that holds the password if the job names none.
@@ -48,7 +48,7 @@ impl Address {
     /// Reads the URL of a job.
     ///
     /// # Errors
-    /// What is wrong with it, without the password.
+    /// The fault, without the password.
     pub(super) fn new(world: &World, spec: &PostgresSinkSpec) -> Result<Self, String> {
         const FORM: &str = "`url` is written `postgresql://USER@HOST:PORT/DATABASE`";
         let url = spec.url.0.as_str();
@@ -111,7 +111,7 @@ impl Address {
         }
     }
 
-    /// How long a server may take to let somebody in: the URL's `connect_timeout`, for each host.
+    /// Longest time for a login: the URL's `connect_timeout`, for each host.
     fn patience(&self) -> Duration {
         let hosts = self.config.get_hosts().len().max(self.config.get_hostaddrs().len());
         let each = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
@@ -119,7 +119,7 @@ impl Address {
     }
 }
 
-/// One of those who wait for the word of an address.
+/// One thread that waits for an address.
 struct Waits(String);
 
 impl Waits {
@@ -146,7 +146,7 @@ impl Drop for Waits {
     }
 }
 
-/// What the URL does not say.
+/// Settings that the URL leaves open.
 fn settle(config: &mut Config, trust: Trust) {
     config.ssl_mode(match trust {
         Trust::Off => SslMode::Disable,
@@ -185,7 +185,7 @@ fn shown(config: &Config) -> String {
     format!("postgresql://{user}{}/{database}", hosts.join(","))
 }
 
-/// The URL without what is about TLS; whom to trust, and the file of authorities.
+/// The URL without its TLS parameters, the trust, and the file of authorities.
 fn split(url: &str) -> Result<(String, Trust, Option<String>), String> {
     let Some((base, query)) = url.split_once('?') else {
         return Ok((url.to_owned(), Trust::AnyIfOffered, None));

@@ -14,9 +14,9 @@ use crate::layout::plain_batch;
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 
-/// What stands before the first row: a signature, no flags, no extension.
+/// The bytes before the first row: a signature, no flags, no extension.
 pub(super) const HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
-/// What stands behind the last.
+/// The bytes after the last row.
 pub(super) const END: [u8; 2] = (-1i16).to_be_bytes();
 
 /// 2000-01-01, from which the server counts, in microseconds and in days since 1970-01-01.

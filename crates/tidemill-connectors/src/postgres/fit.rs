@@ -1,4 +1,4 @@
-//! Which column of the rows goes where, and what to do if they and the table do not fit.
+//! The mapping of row columns to table columns, and the refusals where they do not fit.
 //!
 //! Invariant: decisions alone; nobody is asked here.
 
@@ -17,11 +17,11 @@ pub(super) struct Column {
     /// Where it is in the rows.
     pub(super) index: usize,
     pub(super) target: Target,
-    /// Whether it may not be null.
+    /// True if it may not be null.
     pub(super) required: bool,
 }
 
-/// What the table takes; the same for rows of every cycle.
+/// The columns that the table takes; the same for rows of every cycle.
 pub(super) fn fit(
     name: &TableName,
     table: &Table,

@@ -1,5 +1,5 @@
-//! A connection, and what drives it: nothing of it runs but within [`Link::wait`], so it can be given
-//! up whatever the server does.
+//! A connection and its driver. All of it runs within [`Link::wait`], so it can be given up whatever the
+//! server does.
 
 use super::trouble::Trouble;
 use std::{pin::pin, time::Duration};

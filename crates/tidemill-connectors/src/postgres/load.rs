@@ -1,4 +1,4 @@
-//! Rows into the table, within a transaction that somebody else begins and ends.
+//! Rows into the table, within a transaction of the caller.
 //!
 //! ```text
 //! without a key   rows ─ COPY ─▶ table
@@ -6,8 +6,8 @@
 //!                                numbered            the last of each key
 //! ```
 //!
-//! Invariant: binary rows carry no types, so what was sent counts only if the table's columns are still
-//! those that it was encoded for; who sends holds a lock under which they stay so.
+//! Invariant: binary rows carry no types, so sent rows count only if the table's columns are still those
+//! they were encoded for; the sender holds a lock under which they stay so.
 
 use super::encode::{END, HEAD};
 use super::fit::Column;
@@ -39,7 +39,7 @@ pub(super) struct Load {
     merge: Option<Merge>,
     /// Asks for the types of the columns.
     ask: String,
-    /// What they are encoded for.
+    /// The types that they are encoded for.
     types: String,
 }
 
@@ -110,7 +110,7 @@ impl Load {
         )))
     }
 
-    /// Whether each row carries its number.
+    /// Returns true if each row carries its number.
     pub(super) fn is_numbered(&self) -> bool {
         self.merge.is_some()
     }
@@ -148,8 +148,8 @@ impl Load {
     }
 }
 
-/// Asks for the names and types of these columns of a table. Of modifiers only those of numbers are
-/// looked at: a longer `varchar` takes what it took.
+/// Asks for the names and types of these columns of a table. Only the modifiers
+/// of numbers are compared: a longer `varchar` takes all that it took.
 fn asking(table: &TableName, columns: &[Column]) -> String {
     let names: Vec<String> = columns.iter().map(|it| literal(&it.name)).collect();
     format!(

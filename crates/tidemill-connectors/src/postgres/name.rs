@@ -1,4 +1,4 @@
-//! Names of SQL, in quotes: what a job file says is taken as it is written.
+//! Quoted SQL names: the names of a job file are taken literally.
 
 use std::fmt;
 
@@ -67,7 +67,7 @@ impl fmt::Display for TableName {
     }
 }
 
-/// The first part, and what follows its dot.
+/// The first part, and the text after its dot.
 fn part(text: &str) -> Option<(String, Option<&str>)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let (part, after) = match text.split_once('.') {
@@ -94,7 +94,7 @@ fn part(text: &str) -> Option<(String, Option<&str>)> {
     None
 }
 
-/// Whether a name can be one.
+/// Checks that a name is possible.
 pub(super) fn check(name: &str) -> Result<(), String> {
     if name.is_empty() || name.contains('\0') {
         return Err("an empty name, or one with a NUL byte, can be no name in a table".to_owned());

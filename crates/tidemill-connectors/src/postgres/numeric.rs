@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the server would print.
+    /// The text that the server would print.
     fn read(bytes: &[u8]) -> String {
         let word = |at: usize| i16::from_be_bytes([bytes[2 * at], bytes[2 * at + 1]]);
         let (count, weight, sign, scale) = (word(0), word(1), word(2), word(3));

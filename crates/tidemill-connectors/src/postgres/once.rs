@@ -12,8 +12,8 @@
 //! A run of a job is all of its lives from a start to the next start without `--resume`. It draws a
 //! number, which is noted in the job's folder before the mark is written; each process draws a life.
 //!
-//! 1. Rows and mark are in one transaction, so the mark says what is in the table.
-//! 2. A transaction locks the mark before it sends any row, and holds it to its end. Who has the
+//! 1. Rows and mark are in one transaction, so the mark names the last cycle in the table.
+//! 2. A transaction locks the mark before it sends any row, and holds it to its end. The holder of the
 //!    lock knows that no other transaction of the sink is open, and that the mark does not change.
 //! 3. So if a connection breaks, whenever it is, the next one has the answer: a mark of *c* says
 //!    that the transaction came through, the mark before it that none of it did. A server that has
@@ -21,7 +21,7 @@
 //! 4. A process that opens the sink writes its life into the mark. One that was thought dead finds
 //!    another life there before it sends any row, and gives up.
 //! 5. Cuts of cycles are in the job's ledger before a commit, and a replay makes the same rows
-//!    again: what is sent after a crash is what would have been sent.
+//!    again: a crash does not change the rows that are sent.
 //!
 //! A database that was restored has an older mark with the rows of that time, and a job that
 //! resumes goes on from there.
@@ -51,11 +51,11 @@ const SCHEMAS: &str = "SELECT \
     (SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
         WHERE c.oid = to_regclass($2))";
 
-/// What is noted of a run.
+/// The note of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Run {
     run: u64,
-    /// Whether the mark was written.
+    /// True once the mark was written.
     begun: bool,
     /// The schemas of the table that is written and of that of marks, if the job names none. A run
     /// that was noted before there were these finds both by the server's `search_path`.
@@ -87,7 +87,7 @@ pub(super) struct Once {
     held: Cycle,
 }
 
-/// What a mark says.
+/// A mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mark {
     target: String,
@@ -96,7 +96,7 @@ struct Mark {
     cycle: u64,
 }
 
-/// What to do about a commit, by its mark.
+/// The decision about a commit, by its mark.
 #[derive(Debug, PartialEq, Eq)]
 enum Decision {
     /// It came through before its answer was lost.
@@ -127,8 +127,7 @@ impl Once {
         }
     }
 
-    /// Does within a transaction what [`Self::open`] does to the table of marks. Who called takes it
-    /// back.
+    /// Does the table part of [`Self::open`] within a transaction, which the caller rolls back.
     pub(super) async fn try_out(&self, client: &Client) -> Result<(), Trouble> {
         let schemas = self.schemas(client).await?;
         let marks = schemas.map_or_else(|| self.marks.clone(), |it| self.marks_in(&it));
@@ -136,7 +135,7 @@ impl Once {
         Ok(client.batch_execute(&self.writing_mark(&marks)).await?)
     }
 
-    /// Begins a run, or goes on with the one that is noted. Gives back what is held.
+    /// Begins a run, or continues the noted one. Returns the last committed cycle.
     pub(super) fn open(&mut self, resume: bool, session: &mut Session) -> Result<Cycle, SinkError> {
         match self.notes.read() {
             Ok(Some(run)) if resume => self.run = run,
@@ -207,7 +206,8 @@ impl Once {
         format!("job = {} AND sink = {}", literal(&self.job), literal(&self.sink))
     }
 
-    /// The table of marks, if it is not there: who may write to it need not be one who may make it.
+    /// Creates the table of marks if it is not there. The right to write to it does not imply the right to
+    /// create it.
     async fn make_marks(&self, client: &Client, marks: &str) -> Result<(), Trouble> {
         let found = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&marks]).await?;
         if found.get(0) {
@@ -290,7 +290,7 @@ impl Once {
         }))
     }
 
-    /// What the mark of this run holds.
+    /// The last cycle by the mark of this run.
     fn of_this_run(&self, mark: Option<&Mark>) -> Result<Cycle, String> {
         let Some(mark) = mark else {
             return Err(format!(
@@ -376,7 +376,7 @@ impl Once {
 
 #[cfg(test)]
 mod tests {
-    //! What a mark says about a commit whose answer was lost.
+    //! Marks decide commits whose answer was lost.
 
     use super::*;
 

@@ -1,7 +1,7 @@
-//! A connection that is made when it is needed, and made again when it broke.
+//! A connection that is made on first use, and again after it broke.
 //!
 //! Invariant: after a failure the connection is given up, so no transaction is left open on it and
-//! no statement finds what an earlier one left behind.
+//! no statement finds leftovers of an earlier one.
 
 use super::address::Address;
 use super::link::Link;
@@ -10,9 +10,9 @@ use tidemill_env::World;
 use tidemill_flow::RetryPolicy;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-/// How every transaction begins, so that it is as we need it whatever the role's settings are:
-/// a lock that is taken is waited for a while; a transaction whose process or machine is gone ends,
-/// and with it its locks; and no commit that we believed is undone by a crash of the server.
+/// The beginning of every transaction, whatever the role's settings: a wait for a lock is bounded; a
+/// transaction whose process or machine is gone ends, and its locks with it; and no acknowledged commit
+/// is undone by a crash of the server.
 pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; \
     SET LOCAL lock_timeout = '5s'; \
     SET LOCAL idle_in_transaction_session_timeout = '20s'; \
@@ -22,8 +22,8 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE
     SELECT set_config('synchronous_commit', 'on', true) \
         WHERE current_setting('synchronous_commit') = 'off';";
 
-/// How long a job that begins waits for its database, in microseconds: longer than a transaction of
-/// a process that is gone keeps its locks.
+/// Longest wait of a starting job for its database, in microseconds: longer than the transaction of a dead
+/// process keeps its locks.
 const BEGIN_PATIENCE_US: u64 = 60_000_000;
 
 /// See the module.
@@ -58,7 +58,7 @@ impl Session {
         })
     }
 
-    /// As [`Self::persist`]; if the job does not run yet, what was waited for too long may pass still.
+    /// As [`Self::persist`]; in a job that does not run yet, a wait that was too long may pass later.
     pub(super) fn persist_or_tell<T>(
         &mut self,
         mut attempt: impl AsyncFnMut(&Client) -> Result<T, Trouble>,
@@ -120,7 +120,7 @@ impl Session {
     }
 }
 
-/// The last row of what statements gave, as texts.
+/// The last row of the statements' results, as texts.
 pub(super) fn last_row(messages: &[SimpleQueryMessage]) -> Option<Vec<Option<String>>> {
     messages.iter().rev().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => {

@@ -9,9 +9,9 @@ use tokio_postgres::{Client, Error};
 /// A table that is there.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// Whether rows can be copied to it: it is a table, and no view.
+    /// True if rows can be copied to it: it is a table and not a view.
     pub(super) is_table: bool,
-    /// Whether a crash of the server empties it.
+    /// True if a crash of the server empties it.
     pub(super) is_unlogged: bool,
     pub(super) columns: Vec<TableColumn>,
     /// Columns of each unique index, in no order.
@@ -24,15 +24,15 @@ pub(super) struct TableColumn {
     pub(super) name: String,
     /// As a person writes it.
     pub(super) type_name: String,
-    /// What it takes; none if we cannot write it.
+    /// The values it takes; none if the sink cannot write it.
     pub(super) target: Option<Target>,
     pub(super) not_null: bool,
-    /// Whether the server fills it if we do not.
+    /// True if the server has a default for it.
     pub(super) filled: bool,
-    /// Whether only the server fills it.
+    /// True if only the server fills it.
     pub(super) generated: bool,
-    /// Whether it is an identity that the server fills unless a statement overrides that, and that
-    /// none can change afterwards.
+    /// True for an identity that the server fills unless a statement overrides it, and that no statement
+    /// changes afterwards.
     pub(super) identity: bool,
 }
 

@@ -1,5 +1,4 @@
-//! What a column of a table takes: the types of PostgreSQL that rows can be written to, and which
-//! values of ours each of them can hold.
+//! The types of PostgreSQL that rows can be written to, and the values that each of them holds.
 
 use crate::layout::plain_type;
 use arrow_schema::DataType;
@@ -88,7 +87,7 @@ impl Target {
         Some((target, name.to_owned()))
     }
 
-    /// Whether it takes the values of such a column, or those of them that it can hold.
+    /// Returns true if it takes values of such a column, or those of them that it can hold.
     pub(super) fn takes(self, source: &DataType) -> bool {
         use DataType as D;
         let is = |among: &[Self]| among.contains(&self);

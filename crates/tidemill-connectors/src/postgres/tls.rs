@@ -48,7 +48,7 @@ impl Trust {
     }
 }
 
-/// What connects; `roots` is a file of authorities.
+/// The TLS connector; `roots` is a file of authorities.
 pub(super) fn connector(
     world: &World,
     trust: Trust,

@@ -1,4 +1,4 @@
-//! What goes wrong with a database, and whether it is worth waiting for.
+//! Faults of a database, and whether waiting helps.
 
 use std::{error::Error as _, fmt::Write};
 use tidemill_flow::SinkError;
@@ -36,7 +36,7 @@ impl From<Error> for Trouble {
     }
 }
 
-/// Whether what this code (SQLSTATE) says may be different in a while.
+/// Returns true if the condition of this code (SQLSTATE) may pass by itself.
 fn is_passing(code: &str) -> bool {
     match code {
         // A standby that will be the primary; a connection that was idle; a lock that is taken; an
@@ -46,7 +46,7 @@ fn is_passing(code: &str) -> bool {
     }
 }
 
-/// Whether two made the same thing at once, and it is there now.
+/// Returns true if another session created the same object at once, so that it exists now.
 pub(super) fn is_race(error: &Error) -> bool {
     [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT]
         .iter()

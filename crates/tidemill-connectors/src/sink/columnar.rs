@@ -1,7 +1,7 @@
 //! A file that is whole only at its end: Arrow IPC and Parquet.
 //!
-//! How a cycle's rows came in blocks follows from the number of threads, and what is written must not:
-//! they are put into batches of one size first.
+//! The blocks of a cycle depend on the number of threads, and the file must not: rows are put into batches
+//! of one size first.
 //!
 //! Rows go to `PATH.partial`, which takes the name `PATH` when the sink is closed. A job that is
 //! started again begins such a file anew: it holds no cycle until it is whole.
@@ -26,8 +26,8 @@ use tidemill_env::{World, has_no_room};
 use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_types::{Cycle, job::Format};
 
-/// Rows and bytes of a row group, whichever come first: what a writer of Parquet holds in memory. A
-/// group ends behind the rows that bring it there.
+/// Rows and bytes of a row group, whichever come first; a writer of Parquet holds them in memory. A
+/// group ends behind the rows that reach the bound.
 const GROUP_ROWS: usize = 128 * 1_024;
 const GROUP_BYTES: usize = 64 << 20;
 /// Rows of a batch; the last of a cycle has fewer.
@@ -212,7 +212,7 @@ impl ColumnarSink {
 }
 
 impl Sink for ColumnarSink {
-    /// The file that is there is replaced by name at the end, whoever may write to it.
+    /// An existing file is replaced by name at the end, whatever its rights.
     fn check(&mut self) -> Result<(), SinkError> {
         let checked = writable::check(&*self.world.disk, &self.partial);
         checked.map_err(|error| disk_error(&self.path, error))

@@ -64,7 +64,7 @@ impl RowEncoder {
         Ok(encoder)
     }
 
-    /// What the rows are, in words: a file takes no others behind them. Objects may be of any kind.
+    /// A description of the rows: a file takes no others behind them. Objects may be of any kind.
     pub(crate) fn rows(&self) -> String {
         let columns = shown(&self.schema);
         match self.format {
@@ -78,7 +78,7 @@ impl RowEncoder {
         }
     }
 
-    /// Appends what stands before the first row.
+    /// Appends the bytes before the first row.
     pub(crate) fn header(&self, out: &mut Vec<u8>) {
         let RowFormat::Csv = self.format else { return };
         for (nth, index) in shown(&self.schema).into_iter().enumerate() {
@@ -155,7 +155,7 @@ fn cells_of<'a>(
     columns.map(|(column, field)| Cell::or_json(column, field, options)).collect()
 }
 
-/// What is wrong with a value, with its column.
+/// The fault of a value, with its column.
 fn of_column(field: &Field, error: ArrowError) -> ArrowError {
     let why = match error {
         ArrowError::CastError(why) => why,
@@ -232,12 +232,12 @@ fn json(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
     writer.finish()
 }
 
-/// How a nested value is written as JSON where it stands alone.
+/// The options for writing a nested value as JSON.
 pub(crate) fn json_options() -> EncoderOptions {
     EncoderOptions::default().with_explicit_nulls(true).with_encoder_factory(Arc::new(JsonValues))
 }
 
-/// How values are written that the library's writer would write otherwise.
+/// Encoders for values that the library's writer would write otherwise.
 #[derive(Debug)]
 struct JsonValues;
 

@@ -5,7 +5,7 @@
 //!                                       every second and at the end: file synced, journal synced
 //! ```
 //!
-//! - Exactly once: `open` cuts the file to what its marks prove, so that rows of a cycle are in it
+//! - Exactly once: `open` cuts the file to the length that its marks prove, so that rows of a cycle are in it
 //!   wholly or not at all. A killed process loses no committed cycle; a power cut loses those of
 //!   the last second (see [`FileSink::with_sync_every`]), which the ledger then plays again.
 //! - Nothing is deleted because its journal is missing or the file is shorter than it says: that is
@@ -30,7 +30,7 @@ use tidemill_env::World;
 use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_types::{Cycle, Span, job::Format};
 
-/// How often a file is synced, if nobody says otherwise.
+/// Default interval between syncs of a file.
 const SYNC_EVERY: Span = Span(1_000_000);
 
 /// Writes rows to a file.
@@ -41,7 +41,7 @@ pub struct FileSink {
     marks: Marks,
     file: Option<GrowingFile>,
     pending: Pending,
-    /// The checksum of what was appended and has no mark yet: there was no room for that.
+    /// The checksum of appended bytes without a mark, for which there was no room.
     unmarked: Option<u32>,
     committed: Cycle,
     sync_every: Span,
@@ -66,8 +66,8 @@ impl FileSink {
     }
 
     /// Like [`Self::new`], but the file is synced with the first commit that comes `sync_every`
-    /// after the sync before: zero syncs every commit. What was committed since survives the end
-    /// of the process, but not a power cut.
+    /// after the sync before: zero syncs every commit. Later commits survive the end of
+    /// the process, but not a power cut.
     ///
     /// # Errors
     /// The file cannot be written, or the format cannot hold the columns.
@@ -99,7 +99,7 @@ impl FileSink {
         }))
     }
 
-    /// Cuts the file to what is committed and begins a journal that says so.
+    /// Cuts the file to its committed length and begins a journal that says so.
     fn begin(&mut self, held: Committed) -> io::Result<()> {
         let Committed { cycle, length, synced, .. } = held;
         let disk = &self.world.disk;
@@ -124,7 +124,7 @@ impl FileSink {
         Ok(())
     }
 
-    /// Whether rows of this sink go on what the file has: if they have its form.
+    /// Checks that the rows of this sink have the form of those in the file.
     fn goes_on(&self, held: &Committed) -> Result<(), SinkError> {
         let now = self.encoder.rows();
         match &held.rows {
@@ -161,7 +161,7 @@ impl FileSink {
         self.mark()
     }
 
-    /// Marks what was appended last.
+    /// Marks the last append.
     fn mark(&mut self) -> io::Result<()> {
         if let Some((checksum, file)) = self.unmarked.zip(self.file.as_ref()) {
             self.marks.add(self.committed, file.length(), checksum)?;
@@ -208,7 +208,7 @@ impl FileSink {
     }
 }
 
-/// Whether a file of this name can be there.
+/// Checks that a file of this name is possible.
 fn check_path(world: &World, path: &Path) -> Result<(), ConnectorError> {
     if path.file_name().is_none() {
         return Err(ConnectorError::unwritable(path, "it names no file"));

@@ -5,8 +5,7 @@
 //!                └ with a checksum, so that it is known whether they are there still
 //! ```
 //!
-//! A sync that finds no room has perhaps dropped what it was to write, though that can be read for
-//! a while, and a later sync says nothing about it. So those bytes are checked and written again
+//! A sync that finds no room may have dropped its bytes, though they can be read for a while, and a later sync says nothing about it. So those bytes are checked and written again
 //! before the next sync. After any other error the file must not be used.
 
 use std::{

@@ -17,15 +17,15 @@ use tidemill_wire::{journal, mark::SinkMark};
 /// The journal is written anew, with one mark, when it is longer than this.
 const JOURNAL_BYTES_MAX: u64 = 1 << 20;
 
-/// How much of a file is committed.
+/// The committed part of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Committed {
     pub(super) cycle: Cycle,
     /// In bytes.
     pub(super) length: u64,
-    /// What was synced of them. The others are there to be read, and may be on no disk.
+    /// The synced part of it. The rest can be read, and may be on no disk.
     pub(super) synced: u64,
-    /// What its rows are; none if an older build wrote them.
+    /// The description of its rows; none from an older build.
     pub(super) rows: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Committed {
 pub(super) struct Marks {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// What the rows are, in words.
+    /// The description of the rows.
     rows: String,
     file: Option<GrowingFile>,
 }
@@ -95,8 +95,8 @@ impl Marks {
         }
     }
 
-    /// How much of `data` is committed, as the journal and the bytes themselves say; none if there
-    /// is neither a journal nor a byte of data.
+    /// The committed length of `data`, by the journal and the bytes themselves; none without a journal and
+    /// data.
     ///
     /// # Errors
     /// They contradict each other in a way that no crash leaves. Nothing is changed then.
@@ -145,7 +145,7 @@ impl Marks {
         Ok(Some(Committed { cycle: accepted.cycle, length: accepted.length, synced, rows }))
     }
 
-    /// The whole marks of a journal, at least one, and what the rows are; the first is synced.
+    /// The whole marks of a journal, at least one, and the description of its rows; the first is synced.
     fn read(&self, bytes: &[u8]) -> Result<(Vec<SinkMark>, Option<String>), ConnectorError> {
         let damaged = || {
             let message = "the journal of a sink is damaged. Move it away together with the file \
@@ -175,7 +175,7 @@ fn framed(mark: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whether a synced mark stands anywhere in damaged bytes.
+/// Returns true if a synced mark stands anywhere in damaged bytes.
 fn synced_follows(bytes: &[u8]) -> bool {
     (1..bytes.len()).any(|at| {
         // A mark is short: what claims to be longer is not one.

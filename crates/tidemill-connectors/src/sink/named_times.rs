@@ -1,5 +1,5 @@
 //! Times in units that Parquet has a name for. It has none for seconds: a file would hold plain
-//! numbers, that only a reader who knows Arrow's own note in it takes for times.
+//! numbers, and only readers of Arrow's own schema in it would take them for times.
 
 use crate::layout::{exact, plain_type};
 use arrow_array::RecordBatch;

@@ -1,7 +1,7 @@
 //! Columns as they follow from their values alone.
 //!
-//! What stands under a null may be any value, and which one it is depends on how rows were computed
-//! together. A file of Arrow's shows it.
+//! The value under a null is arbitrary and depends on the batches in which rows were computed. An Arrow
+//! file shows it.
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_row::{RowConverter, SortField};

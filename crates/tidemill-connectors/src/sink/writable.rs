@@ -1,4 +1,4 @@
-//! Whether a file can be written, found out without a change to what is there.
+//! Checks that a file can be written, without a change to it.
 //!
 //! The rights of a folder do not say it all: its file system may be mounted to be read only, or be
 //! full. So a small file is made in it, and removed again.
@@ -7,7 +7,7 @@ use super::marks::{folder, with_suffix};
 use std::{io, path::Path};
 use tidemill_env::Disk;
 
-/// What is added to the name of the file that is to be written: each has a trial of its own.
+/// Suffix of the trial file, one for each file to be written.
 const TRIAL: &str = ".tidemill-trial";
 
 /// Finds out whether a file can be made, or written to if it is there; folders that are missing are

@@ -1,4 +1,4 @@
-//! A sink that writes rows to a stream of bytes, such as standard output. What is written cannot
+//! A sink that writes rows to a stream of bytes, such as standard output. Written rows cannot
 //! be taken back or marked: a job that resumes writes all its rows there again.
 
 use super::Pending;

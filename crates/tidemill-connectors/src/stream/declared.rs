@@ -21,7 +21,7 @@ impl DeclaredStream {
     /// they would be found in the records.
     ///
     /// # Errors
-    /// What the job says of the stream is impossible, whatever its records are.
+    /// The job's settings of the stream are impossible, whatever its records are.
     #[expect(clippy::new_ret_no_self, reason = "the engine takes any source factory")]
     pub fn new(
         name: &str,
@@ -36,7 +36,7 @@ impl DeclaredStream {
         Ok(Some(Arc::new(Self { schema, live: spec.until == UntilSpec::Never })))
     }
 
-    /// Whether records may have columns that the job does not name.
+    /// Returns true if records may have columns that the job does not name.
     #[must_use]
     pub fn may_have_more(spec: &StreamSourceSpec) -> bool {
         matches!(spec.format, Format::Json | Format::Influx)

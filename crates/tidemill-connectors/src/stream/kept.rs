@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Fields};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What was found.
+/// The columns that were found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kept {
     columns: Vec<(String, Kind)>,
@@ -72,7 +72,7 @@ fn fields_of(columns: &[(String, Kind)]) -> Vec<Field> {
 }
 
 impl Kept {
-    /// What records have shown, before the job's own types. None: it cannot be kept.
+    /// The columns that records have shown, before the job's own types; none if they cannot be kept.
     pub(super) fn of(shape: &Shape, empty: bool) -> Option<Self> {
         Some(Self { columns: named(shape.fields.iter())?, empty })
     }

@@ -12,10 +12,10 @@ use super::node::Transactions;
 use std::collections::VecDeque;
 use tidemill_wire::{chunk::ChunkHead, records::read_control};
 
-/// What is left out of one group of chunks.
+/// The aborted transactions of one group of chunks.
 #[derive(Default)]
 pub(super) struct LeftOut {
-    /// Offsets of the group, until it is known what was aborted in it.
+    /// Offsets of the group, until its aborted transactions are known.
     unknown: Option<(i64, i64)>,
     /// Aborted transactions that begin further on: first offset, and producer.
     ahead: VecDeque<(i64, i64)>,
@@ -29,7 +29,7 @@ impl LeftOut {
         Self { unknown: Some((from, to)), ..Self::default() }
     }
 
-    /// Whether the next chunk of the group is left out.
+    /// Returns true if the next chunk of the group is aborted.
     pub(super) fn leaves_out(
         &mut self,
         transactions: &dyn Transactions,

@@ -1,4 +1,4 @@
-//! Columns for what a record has beside its value.
+//! Columns for the metadata of a record: key, headers, timestamp, offset.
 
 use crate::column_type::moment_type;
 use arrow_array::{ArrayRef, Int64Array, StringArray, TimestampMicrosecondArray};

@@ -1,20 +1,19 @@
-//! What a source asks of the node whose log it reads: facts that are not in the chunks.
+//! The facts that a source asks of its node, because they are not in the chunks.
 //!
-//! Who has only a log gives no node; its sources then read all that is acknowledged.
+//! A program with only a log gives no node; its sources then read all acknowledged records.
 //!
 //! Invariant: a transaction that was aborted below the last stable offset stays so, and that offset
-//! never goes back: what is read up to there is read the same again when a job resumes.
+//! never goes back: a resumed job reads the same records up to there.
 
 use std::sync::Arc;
 use tidemill_log::{OnData, Stream, Streamlet};
 
 /// A node, as sources see it.
 pub trait StreamNode: Send + Sync {
-    /// What is known of a streamlet's transactions. None: the node has not this streamlet, or no
-    /// longer.
+    /// The transactions of a streamlet; none if the node does not have this streamlet.
     fn transactions(&self, streamlet: &Arc<Streamlet>) -> Option<Arc<dyn Transactions>>;
 
-    /// What a consumer group has of a stream.
+    /// A consumer group's offsets of a stream.
     fn group(&self, group: &str, stream: &Arc<Stream>) -> Arc<dyn StreamGroup>;
 }
 
@@ -27,7 +26,7 @@ pub trait StreamGroup: Send + Sync {
     /// The group has members that are alive; the message says so.
     fn offsets(&self, streamlets: u32) -> Result<Vec<Option<i64>>, String>;
 
-    /// Commits offsets, by streamlet, as somebody who is no member. Blocks until they are durable,
+    /// Commits offsets by streamlet, as a client outside the group. Blocks until they are durable,
     /// or are not committed; the node's log says why.
     fn commit(&self, offsets: &[(u32, i64)]);
 }
@@ -46,7 +45,7 @@ pub trait Transactions: Send + Sync {
     fn aborted(&self, from: i64, to: i64) -> Vec<AbortedTransaction>;
 
     /// Calls back once when there may be something to read at `offset`; at once, if that is so now.
-    /// Dropping what is returned forgets it.
+    /// Dropping the result cancels it.
     fn on_readable(&self, offset: i64, notice: OnData) -> Box<dyn Send>;
 }
 

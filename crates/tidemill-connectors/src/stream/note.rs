@@ -33,7 +33,7 @@ pub(crate) struct Began {
     /// The stream's id: another stream may have its name later.
     pub(crate) stream: String,
     pub(crate) bounds: Vec<Bounds>,
-    /// How many there were when the job began. None: as many as there are here.
+    /// The number of streamlets when the job began; none: as many as are listed here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first: Option<u32>,
     /// The columns that were found in its first records. None: a program that kept none.
@@ -42,18 +42,18 @@ pub(crate) struct Began {
 }
 
 impl Began {
-    /// What is read, of the stream of this id.
+    /// A note of the reach, for the stream of this id.
     pub(crate) fn new(id: &str, reach: &Reach, columns: Option<Kept>) -> Self {
         let (stream, bounds) = (id.to_owned(), reach.bounds().to_vec());
         Self { stream, bounds, first: Some(reach.first()), columns }
     }
 
-    /// What was read.
+    /// The noted reach.
     pub(crate) fn reach(&self) -> Reach {
         Reach::of(self.first, self.bounds.clone())
     }
 
-    /// Whether what a checkpoint has places of is still there: they are those of no other stream.
+    /// Checks that a checkpoint's positions are of this stream and not of another one.
     ///
     /// # Errors
     /// It is another one.

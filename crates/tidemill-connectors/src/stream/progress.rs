@@ -5,8 +5,8 @@
 //! ```
 //!
 //! While one commit is under way positions gather, so a group gets as many commits as the disk
-//! takes, whatever the length of cycles. Nothing in the job waits for it or depends on it: who reads
-//! the group's offsets sees a place up to which all results are where they stay.
+//! takes, whatever the length of cycles. Nothing in the job waits for it or depends on it. The
+//! group's offsets name a place up to which all results are final.
 
 use super::node::StreamGroup;
 use std::{
@@ -29,7 +29,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// By streamlet: what is not committed yet.
+    /// By streamlet, the newest position that is not committed yet.
     newest: BTreeMap<u32, i64>,
     ends: bool,
 }
@@ -76,7 +76,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// What was reached is committed before this returns.
+    /// Commits the newest positions before it returns.
     fn drop(&mut self) {
         self.shared.lock().ends = true;
         self.shared.bell.notify_one();

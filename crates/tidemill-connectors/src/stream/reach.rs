@@ -1,11 +1,11 @@
-//! Which streamlets of a stream a job reads, or partitions of a topic, and from where to where.
+//! The streamlets of a stream, or partitions of a topic, that a job reads, and their ranges of offsets.
 //!
 //! ```text
 //! streamlets   0 … first - 1          first …
 //! begin        as the job says        at their first record: they were added since it began
 //! ```
 //!
-//! A job that goes on keeps what it noted; what was added since is added to it.
+//! A resumed job keeps its noted ranges and adds streamlets that are new.
 
 use super::note::Began;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(crate) type Bounds = (i64, Option<i64>);
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// How many there were when the job began.
+    /// The number of streamlets when the job began.
     first: u32,
     /// By streamlet.
     bounds: Vec<Bounds>,
@@ -44,12 +44,12 @@ impl Reach {
         Self { first: first.unwrap_or(bounds.len() as u32), bounds }
     }
 
-    /// How many there were when the job began.
+    /// The number of streamlets when the job began.
     pub(crate) fn first(&self) -> u32 {
         self.first
     }
 
-    /// How many there are.
+    /// The number of streamlets.
     pub(crate) fn len(&self) -> u32 {
         self.bounds.len() as u32
     }
@@ -71,7 +71,7 @@ impl Reach {
         added
     }
 
-    /// How many records are read of all, if reading ends.
+    /// The total number of records, if reading ends.
     pub(crate) fn total(&self) -> Option<u64> {
         let lengths = self.bounds.iter().map(|(start, until)| until.map(|it| it - start));
         let total: Option<i64> = lengths.sum();

@@ -1,8 +1,7 @@
 //! Records of a streamlet one after another, wherever their chunks end.
 //!
-//! Markers of transactions are passed over. With a view of the transactions, so is what was aborted,
-//! and nothing is read beyond the last stable offset: what a Kafka consumer with `read_committed`
-//! sees.
+//! Markers of transactions are passed over. With a view of the transactions, aborted records are too, and
+//! nothing is read beyond the last stable offset, as by a Kafka consumer with `read_committed`.
 
 use super::left_out::LeftOut;
 use super::node::Transactions;
@@ -22,7 +21,7 @@ const INFLATED_BYTES_MAX: usize = 256 << 20;
 const GONE: &str = "it was deleted, or its log was closed; if there is a stream of its name again, \
                     start the job anew";
 
-/// A streamlet, and what a reader may see of it.
+/// A streamlet, and the view of its transactions.
 #[derive(Clone)]
 pub(super) struct View {
     pub(super) streamlet: Arc<Streamlet>,
@@ -40,7 +39,7 @@ impl View {
     }
 
     /// Calls back once when there may be something to read at `offset`, perhaps at once. Dropping
-    /// what is returned forgets it.
+    /// the result cancels it.
     pub(super) fn on_readable(&self, offset: i64, notice: OnData) -> Box<dyn Send> {
         match &self.transactions {
             Some(transactions) => transactions.on_readable(offset, notice),
@@ -61,7 +60,7 @@ pub(super) struct Reader {
     /// The head of the first chunk, less the records that were taken, and where the rest stands.
     first: Option<(ChunkHead, usize)>,
     scratch: Vec<u8>,
-    /// Whether the records of the first chunk are in `scratch`.
+    /// True while the records of the first chunk are in `scratch`.
     inflated: bool,
 }
 
@@ -120,7 +119,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Why it could not be read. The files of a stream that is deleted go under whoever reads it.
+    /// The text of a failed read. Deleting a stream removes its files from under its readers.
     fn unread(&self, error: ReadError) -> String {
         match error {
             _ if matches!(self.view.streamlet.failure(), Some(AppendError::Closed)) => {
@@ -133,8 +132,8 @@ impl Reader {
         }
     }
 
-    /// Who reads up to an offset knows that it was there; who reads on and on may wait, but not for
-    /// a streamlet in which nothing will ever be again.
+    /// A reader with an end knows that the offset existed; one without may wait, but not for a streamlet
+    /// that is deleted.
     fn nothing(&self, below: i64) -> Result<bool, String> {
         if below == i64::MAX {
             return match self.view.streamlet.failure() {

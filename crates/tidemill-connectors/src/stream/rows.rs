@@ -119,7 +119,7 @@ impl Rows {
         &self.pending[..self.pending.partition_point(|it| it.cycle <= cycle)]
     }
 
-    /// Puts back what was taken.
+    /// Puts taken rows back.
     pub(crate) fn put_back(&mut self, taken: Vec<Pending>) {
         self.pending.splice(..0, taken);
     }
@@ -167,7 +167,7 @@ impl Pending {
     }
 }
 
-/// How many of these rows are one chunk.
+/// The number of these rows that fill one chunk.
 pub(crate) fn chunk_rows(rows: &[&Row], most: usize) -> usize {
     let mut bytes = 0;
     let fits = rows.iter().take(CHUNK_RECORDS).take_while(|row| {

@@ -1,4 +1,4 @@
-//! A stream as a sink: rows become records, and each chunk says which cycle it is of.
+//! A stream as a sink: rows become records, and each chunk names its cycle.
 //!
 //! ```text
 //! commit(c): rows of each cycle up to c ─▶ chunks by streamlet ─▶ append all ─▶ wait till durable
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A job that resumes reads the headers of its own chunks, from the offsets that it noted last,
-//! and so knows what is there: all cycles up to the last one held are whole, and of later ones
+//! and so knows the committed rows: all cycles up to the last one held are whole, and of later ones
 //! each streamlet has a first part, which the replay leaves out. As a replay makes the same rows in
 //! the same parts, a reader sees every row once. The notes are only where to begin looking.
 //!
@@ -42,7 +42,7 @@ const MARK: &[u8] = b"tidemill";
 /// Offsets are noted anew after so many chunks, when no part of a cycle is beyond them: that many are looked at when a job resumes.
 const CHUNKS_TO_NOTE: u64 = 1_024;
 
-/// What a chunk says about itself.
+/// The header that a sink puts into each chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     run: u64,
@@ -105,7 +105,7 @@ pub struct StreamSink {
 
 impl StreamSink {
     /// A sink that writes rows of `schema`. The stream is made when the job starts, if it is not
-    /// there. With `notes`, a file of the job's folder, a job that resumes leaves out what is there
+    /// there. With `notes`, a file of the job's folder, a resumed job leaves out rows that are there
     /// already.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl StreamSink {
         }))
     }
 
-    /// Whether such a sink can be, of rows of `schema`; nothing is opened.
+    /// Checks that such a sink is possible for rows of `schema`, without opening anything.
     ///
     /// # Errors
     /// As those of [`Self::new`].
@@ -201,7 +201,7 @@ impl StreamSink {
         Ok(())
     }
 
-    /// Whether the stream is still the one that an earlier life wrote to: what that left is in no other.
+    /// Checks that the stream is the one that an earlier life wrote to.
     fn is_that_of(&self, note: &Written) -> Result<(), SinkError> {
         let Some(before) = &note.stream else { return Ok(()) };
         let now = self.log.get(&self.spec.name).map(|it| it.id().to_string());
@@ -213,7 +213,7 @@ impl StreamSink {
         Err(self.failed(format_args!("{why}; start the job anew")))
     }
 
-    /// What an earlier life of the job left: looks at all chunks since the note.
+    /// Finds the rows of an earlier life: reads all chunks since the note.
     fn look(&mut self, note: &Written) -> Result<(), SinkError> {
         self.held = Cycle(note.held);
         let mut last = vec![None; self.there.len()];
@@ -330,7 +330,7 @@ impl Waits {
 }
 
 impl Sink for StreamSink {
-    /// Whether the disk has room for a stream that is to be made is not known beforehand.
+    /// The check does not cover room on the disk for a new stream.
     fn check(&mut self) -> Result<(), SinkError> {
         if self.log.get(&self.spec.name).is_some() {
             return Ok(());
@@ -401,8 +401,7 @@ impl Sink for StreamSink {
         Ok(())
     }
 
-    /// Notes that what was committed is whole: from the chunks alone it would not be known of the
-    /// last commit. Not while chunks of later cycles are there, of an earlier life or of a commit that
+    /// Notes that all commits are whole, which the chunks alone do not show for the last one. Not while chunks of later cycles are there, of an earlier life or of a commit that
     /// failed: the next one must find them.
     fn sync(&mut self) -> Result<bool, SinkError> {
         let is_sure = self.there.iter().all(Option::is_none);

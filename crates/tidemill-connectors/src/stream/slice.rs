@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Feed: records at offsets ─▶ json │ csv │ text │ influx ─▶ batch, meta columns
-//!                                   what is no record ─▶ dead letters
+//!                                   bad records ─▶ dead letters
 //! ```
 //!
 //! A cycle ends between two records, so a position is an offset.
@@ -40,7 +40,7 @@ pub(crate) trait Feed: Send {
     /// read from there on, so nothing has to be there.
     ///
     /// # Errors
-    /// What stood there is gone; in words.
+    /// The records there are gone; the text says so.
     fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String>;
 
     /// Sees to it that there are records to hand out. False: there is nothing below the offset
@@ -50,8 +50,8 @@ pub(crate) trait Feed: Send {
     /// The streamlet cannot be read; in words.
     fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String>;
 
-    /// Hands out some of these records, at most `max`, and moves past them. Gives back the bytes
-    /// that it passed over: of what is no record, or of an aborted transaction.
+    /// Hands out some of these records, at most `max`, and moves past them. Returns the
+    /// passed-over bytes: of markers, or of an aborted transaction.
     ///
     /// # Errors
     /// The records are damaged.
@@ -65,19 +65,18 @@ pub(crate) trait Feed: Send {
     /// The waker that counts from now on.
     fn wake_by(&mut self, waker: SourceWaker);
 
-    /// Nothing was there: sees to it that the waker is called when there is. Gives back what the
-    /// source says then.
+    /// Nothing was there: registers the waker for the next record. Returns the source's answer.
     fn wait(&mut self) -> Read;
 }
 
 /// One streamlet, read by a job.
 pub(crate) struct Slice<F> {
-    /// What it is part of: a stream, a topic.
+    /// The kind of its owner: `stream` or `topic`.
     kind: &'static str,
     /// Its name and number, as dead letters say where they are from.
     subject: String,
     feed: F,
-    /// How one record is told from several, in formats of lines.
+    /// The framing of several records in one value, in formats of lines.
     framing: Option<Framing>,
     decoder: Box<dyn Decode>,
     /// Most rows of a batch.
@@ -259,7 +258,7 @@ fn timestamp_us(timestamp_ms: i64, is_time: bool, is_column: bool) -> Result<Opt
     Ok(timestamp_us)
 }
 
-/// Takes a record's value, and says what it has beside it. Its timestamp may be its event time.
+/// Takes a record's value and its metadata. Its timestamp may be its event time.
 fn take(
     (decoder, framing): (&mut dyn Decode, Option<Framing>),
     (spec, is_time): (&MetaSpec, bool),

@@ -1,7 +1,7 @@
 //! A stream as a source: one source slice a streamlet, at an offset each.
 //!
-//! A cycle ends between two records, so a position is an offset. What is not a record of the
-//! stream's users (markers of transactions) is passed over, and so is what was aborted.
+//! A cycle ends between two records, so a position is an offset. Markers of transactions and
+//! aborted records are passed over.
 
 use super::bounds::bounds;
 use super::node::{StreamGroup, StreamNode};
@@ -31,10 +31,10 @@ use tidemill_wire::records::Record;
 #[cfg(test)]
 mod tests;
 
-/// How a job reads a stream.
+/// The settings with which a job reads a stream.
 #[derive(Clone, Debug)]
 pub struct StreamSourceSpec {
-    /// How values are read: not Arrow or Parquet.
+    /// The format of values; not Arrow or Parquet.
     pub format: Format,
     /// Column types by name; for CSV all columns in order.
     pub schema: Named<String>,
@@ -44,7 +44,7 @@ pub struct StreamSourceSpec {
     pub start: StartSpec,
     /// Where it ends.
     pub until: UntilSpec,
-    /// Whether records of open and of aborted transactions are read.
+    /// Reads either committed records only, or also those of open and aborted transactions.
     pub isolation: Isolation,
     /// Columns beside those of the value.
     pub meta: MetaSpec,
@@ -52,14 +52,14 @@ pub struct StreamSourceSpec {
     pub time: Option<TimeSpec>,
     /// A file of the job's folder that keeps where reading began, for a job that can resume.
     pub note: Option<PathBuf>,
-    /// The job goes on where an earlier run stopped: what the note says counts.
+    /// True if the job resumes an earlier run, whose note counts.
     pub resume: bool,
-    /// It begins anew with a checkpoint of an earlier run: what the note says of columns counts.
+    /// True if it begins anew with a checkpoint of an earlier run, whose noted columns count.
     pub from_checkpoint: bool,
 }
 
 impl StreamSourceSpec {
-    /// What it says of how records are read, but for their columns: what stages do names those.
+    /// The settings for reading records, except columns, which the stages name.
     pub(crate) fn reads(&self) -> String {
         let uncommitted = match self.isolation {
             Isolation::Committed => None,
@@ -181,7 +181,7 @@ fn group(
     }
 }
 
-/// The streamlets, with what the node knows of their transactions.
+/// The streamlets, with the node's views of their transactions.
 fn views(stream: &Stream, node: Option<&Arc<dyn StreamNode>>) -> Result<Vec<View>, String> {
     stream.streamlets().into_iter().map(|it| view(it, node)).collect()
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tidemill_flow::{GuessedColumn, TIME_COLUMN};
 use tidemill_types::job::{Format, TimeSpec};
 
-/// What records of a source become.
+/// The rows that records of a source become.
 #[derive(Clone)]
 pub(crate) struct Values {
     /// Columns of the value.
@@ -21,7 +21,7 @@ pub(crate) struct Values {
     /// Columns of the value, meta columns, and the hidden one.
     pub(crate) schema: SchemaRef,
     pub(crate) time_is_timestamp: bool,
-    /// What was found in the records alone, for the note.
+    /// The columns found in the records alone, for the note.
     pub(crate) kept: Option<Kept>,
     /// The columns that were guessed from them.
     pub(crate) guessed: Vec<GuessedColumn>,
@@ -30,13 +30,13 @@ pub(crate) struct Values {
 /// Looks at the first records.
 pub(crate) struct Look {
     sample: Sample,
-    /// How many records may still be looked at.
+    /// The number of records that may still be sampled.
     pub(crate) left: usize,
-    /// How many bytes of them.
+    /// The number of bytes that may still be sampled.
     pub(crate) bytes_left: usize,
     empty: bool,
     failed: Option<String>,
-    /// What was found when the job began, if it goes on: then no record is looked at.
+    /// The columns found when the job began, if it resumes: then no record is sampled.
     known: Option<Kept>,
 }
 
@@ -71,12 +71,12 @@ impl Look {
         Ok(Self { sample, left, bytes_left, empty: true, failed: None, known: None })
     }
 
-    /// Takes what was found when the job began, where it is the records that say it.
+    /// Takes the columns found when the job began, if the records decided them.
     pub(crate) fn know(&mut self, known: Option<Kept>) {
         self.known = known.filter(|_| matches!(self.sample, Sample::Json(_) | Sample::Influx(_)));
     }
 
-    /// Whether more records are to be looked at.
+    /// Returns true if more records should be sampled.
     pub(crate) fn goes_on(&self) -> bool {
         let text = matches!(self.sample, Sample::Text);
         let may = self.left > 0 && self.bytes_left > 0 && self.failed.is_none();
@@ -95,10 +95,10 @@ impl Look {
         }
     }
 
-    /// What was seen, made to fit what the job says.
+    /// The sampled columns, fitted to the job's schema.
     ///
     /// # Errors
-    /// There is nothing that says what the columns are, or they are not as the job says.
+    /// Nothing defines the columns, or they contradict the job.
     pub(crate) fn finish(
         self,
         name: &str,
@@ -132,7 +132,7 @@ impl Look {
     }
 }
 
-/// A source that cannot be read. `name` is what it is, such as "stream `orders`".
+/// A source that cannot be read. `name` is its kind and name, such as "stream `orders`".
 pub(crate) fn refused(name: &str, message: impl std::fmt::Display) -> ConnectorError {
     let message = format!("{name}: {message}");
     ConnectorError { kind: ConnectorErrorKind::Unreadable, message }

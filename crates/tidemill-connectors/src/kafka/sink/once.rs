@@ -19,27 +19,27 @@
 //!    cycles up to *c*, once the offset is *c*, and else none of those after the offset before.
 //! 2. Taking the id over (`InitProducerId`) returns after every transaction that was begun under the
 //!    id has ended, and no chunk or end sent under an earlier epoch counts any more. The offset read
-//!    after it, with those of undecided transactions waited for, is therefore what is held.
+//!    after it, with those of undecided transactions waited for, is therefore the committed cycle.
 //! 3. So a failure in a commit, whatever it was, leaves one question, and it has that answer: if the
 //!    offset is *c* the rows are there, else none of them is, and all are sent again.
 //! 4. A process that was thought dead and is not may take the id over as well; but before it writes
 //!    it finds the life of another process in the metadata, and gives up. A life begins with a
 //!    transaction that writes itself there. If that one counts, nobody took the id over between the
 //!    offset that it repeats and itself.
-//! 5. Cuts of cycles are in the ledger before a commit, and a replay makes the same rows again: what
-//!    is sent after a crash is what would have been sent.
+//! 5. Cuts of cycles are in the ledger before a commit, and a replay makes the same rows again:
+//!    a crash does not change the rows that are sent.
 //!
-//! | a process is killed | what the next one finds | and does |
+//! | a process is killed | the next one finds | and does |
 //! | --- | --- | --- |
 //! | before its run is noted | no run, or the one before | begins one |
 //! | before its first transaction has ended | no offset, and that none was written | holds nothing |
 //! | before it has noted that one was written | offset 0, or the one before | holds that |
-//! | in the transaction of *c*, before its end has come | the offset before: what is open is aborted | sends the rows of *c* again |
+//! | in the transaction of *c*, before its end has come | the offset before; the open transaction is aborted | sends the rows of *c* again |
 //! | after its end has come, told or not | *c*, once all of it has ended | leaves the rows of *c* out |
 //! | while an end is made up for that a broker has missed | as if it had not been missed | as above |
 //!
 //! The last line has a table of its own, where ids are taken over (`tidemill-client`,
-//! `transactions/take_over.rs`), with what is left.
+//! `transactions`), with the remaining case.
 //!
 //! The cluster forgets an offset that was not written for long (`offsets.retention.minutes`, 7 days
 //! by default, for a group without members). A job that has no rows for long writes it again now and
@@ -67,15 +67,15 @@ use tidemill_wire::{
 /// After so long without rows the offset is written again, in microseconds.
 const RENEW_US: u64 = 3600 * 1_000_000;
 
-/// What is noted of a run.
+/// The note of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Run {
     run: u64,
     /// The topic's id.
     topic: String,
-    /// Whether the group's offset was written.
+    /// True once the group's offset was written.
     begun: bool,
-    /// What is held, if the job ended in good order.
+    /// The committed cycle, if the job ended in good order.
     ended: Option<u64>,
 }
 
@@ -154,7 +154,7 @@ impl Once {
         self.patience = patience;
     }
 
-    /// Begins a run, or goes on with the one that is noted. Gives back what is held.
+    /// Begins a run, or continues the noted one. Returns the last committed cycle.
     pub(super) fn open(&mut self, resume: bool, topic: &str) -> Result<Cycle, SinkError> {
         let noted = self.notes.read();
         match noted {
@@ -223,7 +223,7 @@ impl Once {
         }
     }
 
-    /// Takes the id over and learns what is held; if either fails, the id is not this one's.
+    /// Takes the id over and reads the committed cycle. If either fails, the id belongs to another process.
     fn take_over(&mut self) -> Result<Option<(Cycle, String)>, Trouble> {
         let group = self.id(self.run.run);
         let offsets = self.transactions.take_over(&self.topic, &group)?;
@@ -319,7 +319,7 @@ impl Once {
         }
     }
 
-    /// Notes what is held, for the day when the cluster has forgotten it.
+    /// Notes the committed cycle, in case the cluster forgets it.
     pub(super) fn close(&mut self) -> io::Result<()> {
         self.run.ended = Some(self.held.0);
         self.note()

@@ -13,7 +13,7 @@ use tidemill_client::{
 use tidemill_env::World;
 use tidemill_flow::RetryPolicy;
 
-/// How long records are waited for before it is looked whether the job is to stop.
+/// Longest wait for records before the sink checks whether the job stops.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Longer than a job waits for a cluster.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
