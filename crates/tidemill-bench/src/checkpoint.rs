@@ -7,7 +7,7 @@
 //! 3. without them once more: a machine is faster at one time than at another
 //! ```
 
-use super::keyed::{Keyed, Pace};
+use super::keyed::{EventPace, Keyed};
 use super::measure::{Meter, Moment, Report};
 use clap::Args;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ fn recovery(text: &str) -> Result<Recovery, String> {
 
 /// The progress of a stage, sampled at many moments.
 struct ProgressSamples {
-    pace: Arc<Pace>,
+    pace: Arc<EventPace>,
     /// Time in microseconds, and events processed.
     samples: Vec<(u64, u64)>,
     /// The first and the last moment of sampling.
@@ -60,7 +60,7 @@ struct ProgressSamples {
 
 /// Samples the progress of a stage.
 struct ProgressSampler {
-    pace: Arc<Pace>,
+    pace: Arc<EventPace>,
     meter: Arc<Meter>,
 }
 
@@ -189,7 +189,7 @@ impl CheckpointArgs {
         name: &str,
     ) -> Result<ProgressSamples, String> {
         let sampler =
-            ProgressSampler { pace: Pace::new(world, self.rate), meter: Arc::clone(meter) };
+            ProgressSampler { pace: EventPace::new(world, self.rate), meter: Arc::clone(meter) };
         let data = Some(self.keyed.data.join(name));
         let options = RunOptions { data, ..RunOptions::default() };
         let handle = self.keyed.start(&sampler.pace, &options)?;
@@ -220,7 +220,7 @@ impl CheckpointArgs {
         let data = Some(self.keyed.data.join("with"));
         let mut options = RunOptions { data, checkpoint: Some(to), ..RunOptions::default() };
         let sampler =
-            ProgressSampler { pace: Pace::new(world, self.rate), meter: Arc::clone(&meter) };
+            ProgressSampler { pace: EventPace::new(world, self.rate), meter: Arc::clone(&meter) };
         let handle = self.keyed.start(&sampler.pace, &options)?;
         sampler.sample(&handle, |_, events| events >= self.keyed.keys);
         // One that began before all keys were there does not count.
@@ -237,7 +237,7 @@ impl CheckpointArgs {
 
         options.resume = true;
         let start_us = world.clock.monotonic_micros();
-        let handle = self.keyed.start(&Pace::new(world, self.rate), &options)?;
+        let handle = self.keyed.start(&EventPace::new(world, self.rate), &options)?;
         let past_us = || world.clock.monotonic_micros() - start_us;
         let resumed_us = past_us();
         let from = handle.progress().checkpoints.cycle;

@@ -48,7 +48,7 @@ pub(super) struct Keyed {
 impl Keyed {
     pub(super) fn start(
         &self,
-        pace: &Arc<Pace>,
+        pace: &Arc<EventPace>,
         options: &RunOptions,
     ) -> Result<JobHandle, String> {
         let fields = [("key", DataType::Int64), ("value", DataType::Float64)];
@@ -80,25 +80,25 @@ impl Keyed {
 struct KeyedEvents {
     keys: u64,
     schema: SchemaRef,
-    pace: Arc<Pace>,
+    pace: Arc<EventPace>,
 }
 
 struct KeyedEventsSlice {
     next: u64,
     keys: u64,
     schema: SchemaRef,
-    pace: Arc<Pace>,
+    pace: Arc<EventPace>,
 }
 
 /// When events are due, if not as soon as can be.
-pub(super) struct Pace {
+pub(super) struct EventPace {
     pub(super) world: World,
     rate: Option<f64>,
     /// The first event that is paced, and when it was due, in microseconds.
     from: OnceLock<(u64, u64)>,
 }
 
-impl Pace {
+impl EventPace {
     /// Once every key was there, so many events a second; none: as many as are taken.
     pub(super) fn new(world: &World, rate: Option<f64>) -> Arc<Self> {
         Arc::new(Self { world: world.clone(), rate, from: OnceLock::new() })

@@ -43,14 +43,14 @@ const REFUSED: u8 = 2;
 /// Measures Tidemill's engine with the workloads that its peers are measured with.
 #[derive(Debug, Parser)]
 #[command(name = "tidemill-bench", version, max_term_width = 100)]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
     workload: Workload,
 }
 
 fn main() -> ExitCode {
     tidemill::alloc::set_up();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match CommandLine::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are printed to standard output; anything else is refused.

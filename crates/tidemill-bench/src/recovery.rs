@@ -8,7 +8,7 @@
 //!                                                          └─▶ lazy
 //! ```
 
-use super::keyed::{Keyed, Pace};
+use super::keyed::{EventPace, Keyed};
 use super::measure::Report;
 use clap::Args;
 use rustix::fs::{Advice, fadvise};
@@ -101,7 +101,7 @@ impl RecoveryArgs {
 
     /// Makes a checkpoint of all keys.
     fn fill(&self, world: &World, recovery: Recovery) -> Result<FilledState, String> {
-        let pace = Pace::new(world, Some(self.rate));
+        let pace = EventPace::new(world, Some(self.rate));
         let handle = self.keyed.start(&pace, &self.options(world, recovery)?)?;
         while handle.progress().stages[0].rows_in < self.keyed.keys && !handle.is_over() {
             world.clock.sleep_micros(1_000);
@@ -123,7 +123,7 @@ impl RecoveryArgs {
         let start_us = world.clock.monotonic_micros();
         let past_ms = || (world.clock.monotonic_micros() - start_us) as f64 / 1e3;
         let options = RunOptions { resume: true, ..self.options(world, recovery)? };
-        let handle = self.keyed.start(&Pace::new(world, Some(self.rate)), &options)?;
+        let handle = self.keyed.start(&EventPace::new(world, Some(self.rate)), &options)?;
         let went_on_ms = past_ms();
         let checkpoints = || handle.progress().checkpoints;
         if checkpoints().cycle.0 != filled.cycle {

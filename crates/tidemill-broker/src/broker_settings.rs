@@ -8,6 +8,7 @@ use crate::{
     topic_settings::{Defaults, SettingType, TopicSetting},
 };
 use std::collections::BTreeSet;
+use tidemill_types::address;
 
 /// A setting of the broker.
 pub(crate) struct BrokerSetting {
@@ -28,9 +29,9 @@ pub(crate) const BROKER_SETTINGS: &[BrokerSetting] = &[
         kind: SettingType::String,
         doc: "What clients are told to connect to, if that is not where the broker listens.",
         get: |it| {
-            it.advertised
-                .as_ref()
-                .map_or_else(String::new, |(host, port)| format!("PLAINTEXT://{host}:{port}"))
+            it.advertised.as_ref().map_or_else(String::new, |(host, port)| {
+                format!("PLAINTEXT://{}", address::join(host, *port))
+            })
         },
     },
     BrokerSetting {

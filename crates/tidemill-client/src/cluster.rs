@@ -392,7 +392,7 @@ impl Cluster {
     /// yet, or be there with the address that it had before it was started again.
     pub(crate) fn learn(&self, id: NodeId, host: &str, port: i32) {
         let Ok(port) = u16::try_from(port) else { return };
-        let address = metadata::address(host, port);
+        let address = tidemill_types::address::join(host, port);
         let gone = {
             let mut state = self.inner.lock();
             match state.nodes.get(&id) {

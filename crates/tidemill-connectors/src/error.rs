@@ -2,6 +2,7 @@
 
 use crate::encoding::ForeignEncoding;
 use std::{io, path::Path};
+use tidemill_types::signs;
 
 /// Why a source or sink cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,9 +93,11 @@ impl ConnectorError {
             [] => "a record with columns: none was found".to_owned(),
             shown => format!("one of the columns {}", shown.join(", ")),
         };
-        let hint = nearest.as_ref().map_or(String::new(), |it| format!("; did you mean `{it}`?"));
+        let note = signs::note(field, nearest.as_deref());
+        let hint =
+            nearest.as_ref().map_or(String::new(), |it| format!("; {}", signs::suggestion(it)));
         let message =
-            format!("`{subject}` has no column `{field}`{hint} It has: {}", shown.join(", "));
+            format!("`{subject}` has no column `{field}`{note}{hint} It has: {}", shown.join(", "));
         let field = field.to_owned();
         Self { kind: ConnectorErrorKind::Schema { place, field, expected, nearest }, message }
     }
@@ -102,8 +105,13 @@ impl ConnectorError {
 
 /// The candidate most like `name`, if one is like it at all.
 pub(crate) fn nearest<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<String> {
+    let among: Vec<&str> = among.collect();
+    if let Some(twin) = among.iter().find(|it| signs::look_alike(name, it)) {
+        return Some((*twin).to_owned());
+    }
     let wanted = name.to_lowercase();
     among
+        .into_iter()
         .map(|it| (strsim::damerau_levenshtein(&wanted, &it.to_lowercase()), it))
         .filter(|(distance, it)| *distance <= (it.chars().count().max(wanted.len()) / 3).max(1))
         .min()

@@ -1,4 +1,4 @@
-//! What can be said about a job without opening anything: names, numbers, parts, and the graph.
+//! Checks of a job that open nothing: names, numbers, parts, and the graph.
 //!
 //! Every problem is found, not only the first, so that one look at the file mends them all.
 
@@ -22,7 +22,7 @@ use tidemill_types::job::{
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX, WORKERS_MAX};
 use tidemill_types::{ByteSize, Span};
 
-/// How long a transaction in another cluster may be open; the protocol has 31 bits for milliseconds.
+/// Longest time of a transaction in another cluster; the protocol has 31 bits for milliseconds.
 const TRANSACTION_TIMEOUT: std::ops::RangeInclusive<Span> =
     Span(1_000_000)..=Span(20 * 86_400_000_000);
 /// Longest name of a job, source, stage or sink, in bytes.
@@ -76,18 +76,27 @@ fn names(spec: &JobSpec, problems: &mut Vec<Problem>) {
         stage.late.as_ref().map(|late| (late, vec!["stages", name.as_str(), "late"]))
     });
     let mut seen: Vec<(&String, String)> = Vec::new();
-    for (name, path) in sources.chain(stages).chain(sinks).chain(late) {
+    for (name, path) in sources.chain(stages).chain(late).chain(sinks) {
+        let is_sink = path[0] == "sinks";
+        // Nothing reads a sink, so it may have the name of its rows.
+        let is_read = is_sink && spec.sinks[name].from.contains(name);
         let problem = |message: String| {
             let problem = Problem::new(path.iter().copied(), message);
             if path.len() == 2 { problem.at_name() } else { problem }
         };
         if !name_is_good(name) {
             problems.push(problem(format!("`{name}` cannot be a name")).expected(rule));
+        } else if is_read {
+            continue;
         } else if name == DEAD_LETTER {
             problems.push(problem(format!("`{DEAD_LETTER}` is the name of the bad records")));
         } else if let Some((_, other)) = seen.iter().find(|(it, _)| *it == name) {
             let message = format!("the name `{name}` is taken by `{other}`");
-            problems.push(problem(message).expected("a name of its own"));
+            let expected = match is_sink {
+                true => "a name of its own, or that of the stage or source it writes",
+                false => "a name of its own",
+            };
+            problems.push(problem(message).expected(expected));
         }
         seen.push((name, path.join(".")));
     }

@@ -1,4 +1,4 @@
-//! Where the checkpoints of a job are kept: in its data folder, or on servers. And what one is, for
+//! The backend of a job's checkpoints, in its data folder or on servers; and a checkpoint as
 //! others to see.
 
 use serde::Serialize;
@@ -12,7 +12,7 @@ use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, StartError};
 use tidemill_types::job::{BackendSpec, JobSpec};
 
-/// Opens what a job's checkpoints are kept in; nothing if the job has none, or no folder. A job
+/// Opens the backend of a job's checkpoints; none if the job has none, or no folder. A job
 /// that resumes goes on from the checkpoint `from`, or from the newest.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub fn stored_checkpoints(
     Checkpoints::open(open_backend(spec, &checkpoint.backend, data, world)?).map(Some)
 }
 
-/// Whether checkpoints are kept on servers.
+/// True if checkpoints are kept on servers.
 pub(crate) fn is_remote(backend: &BackendSpec) -> bool {
     match backend {
         BackendSpec::Indexed(_) | BackendSpec::Files(_) => false,
@@ -58,7 +58,7 @@ pub(crate) fn is_remote(backend: &BackendSpec) -> bool {
     }
 }
 
-/// What a job that does not run keeps on a server; none if it keeps nothing there.
+/// The checkpoints of a job that does not run, on a server; none if it has none there.
 ///
 /// # Errors
 /// The backend's; another job has the place.
@@ -93,7 +93,7 @@ fn open_backend(
 /// A checkpoint as others see it.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointView {
-    /// What it is in short.
+    /// A summary.
     #[serde(flatten)]
     pub info: CheckpointInfo,
     /// The recorded time of its cycle, in microseconds since 1970.
@@ -113,11 +113,11 @@ pub struct CheckpointView {
 pub struct StageView {
     /// Its name.
     pub name: String,
-    /// What it does: a state belongs to a stage that does the same.
+    /// A description of its operator: a state belongs to a stage with the same one.
     pub does: String,
-    /// How far its event time was, in microseconds since 1970.
+    /// Its watermark, in microseconds since 1970.
     pub watermark: i64,
-    /// How many slices it has.
+    /// The number of its slices.
     pub slices: usize,
     /// Runs of changes that its state is read from.
     pub runs: usize,

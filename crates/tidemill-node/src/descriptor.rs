@@ -1,22 +1,24 @@
 //! A job descriptor: its text, read into settings, with the place of every value.
 //!
 //! ```text
-//! text ─▶ tree with places ─▶ --set ─▶ settings        problem at a path ─▶ file:line:column
+//! text ─▶ tree with places ─▶ --set ─▶ one spelling ─▶ settings
+//! problem at a path ─▶ file:line:column
 //! ```
 //!
 //! YAML and JSON are read the same way: JSON is YAML. Nothing here opens a file.
 
 mod read;
 mod set;
+mod spelling;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;
 
-use crate::diagnostic::{Diagnostic, Place, Problem, Refused};
+use crate::diagnostic::{Diagnostic, Problem, Refused, TextPlace};
 use tidemill_types::{job::JobSpec, limits::JOB_FILE_BYTES_MAX};
-use tree::{Node, Value};
+use tree::{Item, ItemValue};
 
-/// What a job file says, and where.
+/// The content of a job file, with the place of each value.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
     /// The settings.
@@ -24,7 +26,7 @@ pub struct Descriptor {
     /// The file, or another name for where the job comes from.
     pub file: String,
     text: String,
-    tree: Option<Node>,
+    tree: Option<Item>,
 }
 
 /// Reads a job descriptor. `file` names it in errors.
@@ -44,7 +46,7 @@ pub fn parse_with<S: AsRef<str>>(
     file: &str,
     settings: &[S],
 ) -> Result<Descriptor, Refused> {
-    let refuse = |file: &str, place: Option<Place>, problem: Problem| {
+    let refuse = |file: &str, place: Option<TextPlace>, problem: Problem| {
         let line = place.and_then(|place| line_of(text, place));
         Refused(vec![Diagnostic { file: file.to_owned(), place, line, problem }])
     };
@@ -54,10 +56,11 @@ pub fn parse_with<S: AsRef<str>>(
         let expected = format!("at most {JOB_FILE_BYTES_MAX} bytes");
         return Err(refuse(file, None, problem.expected(expected)));
     }
-    let mut tree = Node::parse(text).map_err(|error| refuse(file, error.0, error.1))?;
+    let mut tree = Item::parse(text).map_err(|error| refuse(file, error.0, error.1))?;
     for setting in settings {
         set::set(&mut tree, setting.as_ref()).map_err(|error| refuse("--set", None, error))?;
     }
+    spelling::normalize(&mut tree).map_err(|error| refuse(file, place_of(&tree, &error), error))?;
     let spec = read::read(&tree).map_err(|error| refuse(file, place_of(&tree, &error), error))?;
     Ok(Descriptor { spec, file: file.to_owned(), text: text.to_owned(), tree: Some(tree) })
 }
@@ -86,7 +89,7 @@ impl Descriptor {
 }
 
 /// Where the value of a problem stands: the value, or the nearest thing that holds it.
-fn place_of(tree: &Node, problem: &Problem) -> Option<Place> {
+fn place_of(tree: &Item, problem: &Problem) -> Option<TextPlace> {
     let mut at = tree;
     let mut name_place = tree.place;
     for name in &problem.path {
@@ -94,7 +97,7 @@ fn place_of(tree: &Node, problem: &Problem) -> Option<Place> {
             (at, name_place) = (value, name.place);
         } else if let Some(entry) = at.entry(name) {
             (at, name_place) = (entry, entry.place);
-        } else if matches!(at.value, Value::Text(_)) {
+        } else if matches!(at.value, ItemValue::Text(_)) {
             // The only entry of a list that is written without brackets.
             break;
         } else {
@@ -111,7 +114,7 @@ fn place_of(tree: &Node, problem: &Problem) -> Option<Place> {
     }
 }
 
-pub(crate) fn line_of(text: &str, place: Place) -> Option<String> {
+pub(crate) fn line_of(text: &str, place: TextPlace) -> Option<String> {
     let number = usize::try_from(place.line).ok()?.checked_sub(1)?;
     text.lines().nth(number).map(str::to_owned)
 }

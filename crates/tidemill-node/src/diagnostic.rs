@@ -1,4 +1,4 @@
-//! What is wrong with a job, and where: file, line, column, what was expected, the nearest name.
+//! A problem of a job and its place: file, line, column, the expectation, the nearest name.
 //!
 //! ```text
 //! job.yaml:9:12: error: unknown column `dep_dely`, expected one of `carrier`, `dep_delay`, did you mean `dep_delay`?
@@ -10,14 +10,14 @@
 //! text is looked up once, by its path, when it becomes a [`Diagnostic`].
 
 use std::{borrow::Cow, fmt};
-use tidemill_types::job::secret::masked;
+use tidemill_types::{job::secret::masked, signs};
 
 #[cfg(test)]
 mod tests;
 
 /// A line and a column of a text, both counted from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct TextPlace {
     /// The line.
     pub line: u32,
     /// The column.
@@ -27,22 +27,22 @@ pub struct Place {
 /// The way to a value of a job: names of fields and numbers of list entries.
 pub type Path = Vec<String>;
 
-/// What is wrong with a value, named by its path.
+/// A problem of a value, named by its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// The way to the value.
     pub path: Path,
-    /// Whether the name of the value is wrong, and not the value itself.
+    /// The name of the value is wrong, and not the value itself.
     pub at_name: bool,
     /// Where in the value, if the value is an expression.
-    pub within: Option<Place>,
-    /// What is wrong.
+    pub within: Option<TextPlace>,
+    /// The problem.
     pub message: String,
-    /// What would be right.
+    /// The expectation.
     pub expected: Option<String>,
     /// The name that was probably meant.
     pub nearest: Option<String>,
-    /// Nothing may be wrong with the job: what it names is away now, and may be there later.
+    /// The job may be right: a server that it names is away now, and may be there later.
     pub is_passing: bool,
 }
 
@@ -56,7 +56,7 @@ impl Problem {
         Self { path, message: message.into(), ..Self::default() }
     }
 
-    /// The same, with what would be right.
+    /// The same, with the expectation.
     #[must_use]
     pub fn expected(mut self, expected: impl Into<String>) -> Self {
         self.expected = Some(expected.into());
@@ -75,6 +75,7 @@ impl Problem {
     pub fn one_of<'n>(mut self, given: &str, names: impl IntoIterator<Item = &'n str>) -> Self {
         let names: Vec<&str> = names.into_iter().collect();
         self.nearest = nearest(given, names.iter().copied()).map(str::to_owned);
+        self.message.push_str(&signs::note(given, self.nearest.as_deref()));
         self.expected = Some(one_of(&names));
         self
     }
@@ -86,10 +87,10 @@ pub struct Diagnostic {
     /// The file, or another name for where the job comes from.
     pub file: String,
     /// Where in the file; none if the value is not written there.
-    pub place: Option<Place>,
+    pub place: Option<TextPlace>,
     /// The line of the text at that place.
     pub line: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -99,7 +100,7 @@ pub struct Diagnostic {
 pub struct Refused(pub Vec<Diagnostic>);
 
 impl Refused {
-    /// Whether the same job may be good later.
+    /// True if the same job may be good later.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|it| it.problem.is_passing)
@@ -114,7 +115,7 @@ impl fmt::Display for Diagnostic {
         let Problem { path, message, expected, nearest, .. } = &self.problem;
         write!(f, "{}:", self.file)?;
         match self.place {
-            Some(Place { line, column }) => write!(f, "{line}:{column}:")?,
+            Some(TextPlace { line, column }) => write!(f, "{line}:{column}:")?,
             None if path.is_empty() => {}
             None => write!(f, " {}:", path.join("."))?,
         }
@@ -123,7 +124,7 @@ impl fmt::Display for Diagnostic {
             write!(f, ", expected {expected}")?;
         }
         if let Some(nearest) = nearest {
-            write!(f, ", did you mean `{nearest}`?")?;
+            write!(f, ", {}", signs::suggestion(nearest))?;
         }
         if let (Some(place), Some(line)) = (self.place, &self.line) {
             write_line(f, place, line)?;
@@ -134,7 +135,7 @@ impl fmt::Display for Diagnostic {
 
 /// The line of the text without its passwords, and a caret under the column. A long line is cut
 /// round the column.
-fn write_line(f: &mut fmt::Formatter<'_>, place: Place, line: &str) -> fmt::Result {
+fn write_line(f: &mut fmt::Formatter<'_>, place: TextPlace, line: &str) -> fmt::Result {
     let column = usize::try_from(place.column).unwrap_or(usize::MAX).max(1);
     let before: String = line.chars().take(column - 1).collect();
     let column = column.saturating_sub(before.chars().count()) + masked(&before).chars().count();
@@ -179,9 +180,13 @@ pub fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// The name nearest to what was given, if it is near enough to be a slip of the finger.
+/// The name nearest to the given one, if it is near enough to be a slip of the finger.
 #[must_use]
 pub fn nearest<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let names: Vec<&str> = names.into_iter().collect();
+    if let Some(twin) = names.iter().find(|it| signs::look_alike(given, it)) {
+        return Some(twin);
+    }
     let lower = given.to_lowercase();
     let score = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
     names

@@ -12,17 +12,17 @@
 //! node, or that waits for something that is away, is wanted still; a folder that cannot be read is
 //! reported and left as it is.
 
-mod again;
 mod checkpoints;
-mod closing;
+mod completion;
 mod deletion;
-mod ending;
 mod error;
 mod folder;
-mod noting;
+mod notes;
+mod restart;
+mod retries;
+mod shutdown;
 mod states;
 mod status;
-mod waiting;
 
 pub use error::JobsError;
 pub(crate) use states::Bounded;
@@ -37,8 +37,9 @@ use crate::{
     plan::{PlanOptions, Planned, plan},
     streams::Streams,
 };
-use folder::{Begins, Folder, Record};
-use noting::PutOff;
+use folder::{Begins, Folder, JobRecord};
+use notes::PutOff;
+use retries::JobRetries;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -47,7 +48,6 @@ use std::{
 use tidemill_env::{Thread, World};
 use tidemill_flow::{JobHandle, Progress, RunOptions, StartError, engine};
 use tidemill_types::job::Delivery;
-use waiting::Waiting;
 
 #[cfg(test)]
 mod tests;
@@ -69,27 +69,27 @@ pub struct Submission {
     /// A job of this name that was cancelled or failed goes on where it stopped.
     pub resume: bool,
     /// It goes on from the checkpoint of this number: with `resume` in place of the newest, and so
-    /// that sinks leave out what they hold; else it begins anew there.
+    /// that sinks leave out the rows they hold; else it begins anew there.
     pub from: Option<u64>,
 }
 
-struct Entry {
-    record: Record,
+struct JobEntry {
+    record: JobRecord,
     handle: Option<Arc<JobHandle>>,
     /// Waits for the job's end.
     watcher: Option<Box<dyn Thread>>,
     cancelled: bool,
-    /// It is to be started, once what is away is there.
-    waiting: Option<Waiting>,
+    /// It is started once the missing server is there.
+    waiting: Option<JobRetries>,
     last: Option<Progress>,
 }
 
 /// A job that is not among the others, as something failed.
-type NotEntered = Box<(Record, JobsError)>;
+type NotEntered = Box<(JobRecord, JobsError)>;
 
 #[derive(Default)]
-struct State {
-    jobs: BTreeMap<String, Entry>,
+struct JobTable {
+    jobs: BTreeMap<String, JobEntry>,
     stopping: bool,
     /// When it is stopping: how long jobs are waited for.
     until_us: u64,
@@ -100,14 +100,13 @@ pub struct Jobs {
     world: World,
     streams: Streams,
     folder: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<JobTable>,
     /// A job that waits is to wait no more, or one has ended.
     bell: Condvar,
-    /// Whoever notes what became of a job has this until others see it too, so that what is noted
-    /// last is what was last.
+    /// Held while a status is noted and until others see it, so that the last note is the newest.
     notes: Mutex<()>,
     put_off: Mutex<PutOff>,
-    /// By job: the checkpoints of one that does not run are open once, for who has the turn.
+    /// By job: the checkpoints of one that does not run are open once, for the holder of the turn.
     turns: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
 }
 
@@ -157,7 +156,7 @@ impl Jobs {
         Ok(jobs)
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, JobTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,27 +165,27 @@ impl Jobs {
     }
 
     /// Takes a job of an earlier life, and has it started if it is wanted.
-    fn take_up(self: &Arc<Self>, record: Record) {
+    fn take_up(self: &Arc<Self>, record: JobRecord) {
         let name = record.name.clone();
         let entered = match record.status.is_wanted() {
             true => self.enter_waiting(record),
-            false => return drop(self.state().jobs.insert(name, Entry::new(record))),
+            false => return drop(self.state().jobs.insert(name, JobEntry::new(record))),
         };
         if let Err(not) = entered {
             let (mut record, error) = *not;
             tracing::error!(job = name, %error, "a job could not be started again");
             record.status = Status::Failed(error.to_string());
             self.keep(&record);
-            self.state().jobs.insert(name, Entry::new(record));
+            self.state().jobs.insert(name, JobEntry::new(record));
         }
     }
 
-    fn parse(record: &Record) -> Result<Descriptor, JobsError> {
+    fn parse(record: &JobRecord) -> Result<Descriptor, JobsError> {
         descriptor::parse_with(&record.text, &record.file, &record.set).map_err(JobsError::Refused)
     }
 
     /// Plans a job and starts it.
-    fn start(&self, record: &Record) -> Result<JobHandle, JobsError> {
+    fn start(&self, record: &JobRecord) -> Result<JobHandle, JobsError> {
         let descriptor = Self::parse(record)?;
         let folder = self.folder.join(&record.name);
         let begins = self.begins(record)?;
@@ -209,7 +208,7 @@ impl Jobs {
             let problem = problem.expected("`file`, `stream`, `kafka`, `postgres` or `blackhole`");
             return Err(JobsError::Refused(Refused(vec![descriptor.locate(problem)])));
         }
-        if let Some(problem) = again::refused(&descriptor.spec) {
+        if let Some(problem) = restart::refused(&descriptor.spec) {
             return Err(JobsError::Refused(Refused(vec![descriptor.locate(problem)])));
         }
         let planned = plan(&descriptor, &options, &self.world, &Registry::default());
@@ -231,14 +230,14 @@ impl Jobs {
         })
     }
 
-    /// How a job begins. One of which a crash has left unknown whether it had begun goes on if its
+    /// The way a job begins. If a crash left it unknown whether the job had begun, it goes on if its
     /// ledger is there.
-    fn begins(&self, record: &Record) -> Result<Begins, JobsError> {
+    fn begins(&self, record: &JobRecord) -> Result<Begins, JobsError> {
         let Some(begins) = record.begins else { return Ok(Begins::RESUMED) };
         Ok(if self.has_begun_anew(&record.name, begins)? { Begins::RESUMED } else { begins })
     }
 
-    /// Whether the ledger is that of the life that is to begin so.
+    /// True if the ledger is that of the life that begins.
     fn has_begun_anew(&self, name: &str, begins: Begins) -> Result<bool, JobsError> {
         let folder = self.folder.join(name);
         let is_there = !begins.resume
@@ -249,7 +248,11 @@ impl Jobs {
 
     /// Notes that a job has begun. Of one that has begun anew its ledger says so, where that fails. One
     /// that goes on would go on from the same checkpoint once more: it is stopped.
-    fn note_begun(&self, record: &mut Record, handle: JobHandle) -> Result<JobHandle, JobsError> {
+    fn note_begun(
+        &self,
+        record: &mut JobRecord,
+        handle: JobHandle,
+    ) -> Result<JobHandle, JobsError> {
         record.before = None;
         match record.begins.take() {
             None => Ok(handle),
@@ -267,7 +270,7 @@ impl Jobs {
         }
     }
 
-    /// Whoever starts a job or reads its checkpoints locks this first.
+    /// A thread that starts a job or reads its checkpoints locks this first.
     fn turn(&self, name: &str) -> Arc<Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that nobody has or waits for: anybody may ask for jobs that never were.
@@ -277,7 +280,7 @@ impl Jobs {
 
     /// Puts a started job among the others, and has its end waited for. Without a thread for that it
     /// is stopped again.
-    fn enter(self: &Arc<Self>, record: Record, handle: JobHandle) -> Result<(), NotEntered> {
+    fn enter(self: &Arc<Self>, record: JobRecord, handle: JobHandle) -> Result<(), NotEntered> {
         let (name, handle) = (record.name.clone(), Arc::new(handle));
         let (jobs, waited, of) = (Arc::clone(self), Arc::clone(&handle), name.clone());
         let mut state = self.state();
@@ -285,7 +288,7 @@ impl Jobs {
         match self.world.spawn.try_spawn("job", watch) {
             Ok(watcher) => {
                 let (handle, watcher) = (Some(handle), Some(watcher));
-                let entry = Entry { handle, watcher, ..Entry::new(record) };
+                let entry = JobEntry { handle, watcher, ..JobEntry::new(record) };
                 state.jobs.insert(name, entry);
                 Ok(())
             }
@@ -306,10 +309,10 @@ impl Jobs {
         self.submit_with(submission, None)
     }
 
-    /// What is to be noted of a submission.
-    fn record_of(&self, submission: Submission) -> Result<Record, JobsError> {
+    /// The note of a submission.
+    fn record_of(&self, submission: Submission) -> Result<JobRecord, JobsError> {
         let Submission { text, file, set, base_dir, .. } = submission;
-        let mut record = Record {
+        let mut record = JobRecord {
             name: String::new(),
             status: Status::Running,
             delivery: Delivery::default(),
@@ -361,7 +364,7 @@ impl Jobs {
         let was_there = self.world.disk.exists(folder.path()).map_err(disk)?;
         let before = self.known_before(&folder, &record.name);
         let before = before.map_err(|error| JobsError::unread(folder.path(), error))?;
-        record.before = before.clone().map(|it| Box::new(Record { before: None, ..it }));
+        record.before = before.clone().map(|it| Box::new(JobRecord { before: None, ..it }));
         let life = self.world.random(record.submitted_us.cast_unsigned()).next();
         record.begins = Some(Begins { resume, from, life });
         if let Err(error) = folder.write(&record) {
@@ -397,7 +400,7 @@ impl Jobs {
     /// All jobs, by name.
     #[must_use]
     pub fn list(&self) -> Vec<JobView> {
-        self.state().jobs.values().map(Entry::view).collect()
+        self.state().jobs.values().map(JobEntry::view).collect()
     }
 
     /// One job.
@@ -457,15 +460,15 @@ impl Jobs {
     }
 }
 
-impl Entry {
+impl JobEntry {
     /// One that does not run.
-    fn new(record: Record) -> Self {
+    fn new(record: JobRecord) -> Self {
         let (handle, watcher, waiting, last) = (None, None, None, None);
         Self { record, handle, watcher, cancelled: false, waiting, last }
     }
 
-    /// What the next life of the node is to know of one that runs.
-    fn noted(&self) -> Record {
+    /// The note of a running job, for the next life of the node.
+    fn noted(&self) -> JobRecord {
         let mut record = self.record.clone();
         if self.cancelled {
             record.status = Status::Cancelled;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Read in this order: [`diagnostic`], [`descriptor`], [`registry`], [`check`], [`plan`],
-//! [`preview`], [`schema`]; apart from those, [`streams`], [`look`], [`jobs`],
+//! [`preview`], [`schema`]; apart from those, [`streams`], [`state_query`], [`jobs`],
 //! [`record_key`], [`serve`].
 //!
 //! Invariant: a job that is refused was not started: no file was written, no thread was made.
@@ -16,7 +16,6 @@ mod checkpoint;
 pub mod descriptor;
 pub mod diagnostic;
 pub mod jobs;
-pub mod look;
 pub mod plan;
 pub mod preview;
 pub mod record_key;
@@ -24,6 +23,7 @@ pub mod registry;
 mod resume;
 pub mod schema;
 pub mod serve;
+pub mod state_query;
 pub mod streams;
 
 pub use checkpoint::{CheckpointView, StageView, open_checkpoints, stored_checkpoints};

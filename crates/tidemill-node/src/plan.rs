@@ -1,29 +1,29 @@
 //! From a checked job to the engine's graph: sources are looked at, expressions compiled, stages
-//! taken apart into nodes.
+//! taken apart into stages of the graph.
 //!
 //! ```text
 //! stage `s` with `where` and `key` + `aggregate`:     ─local─▶ s.select ─by key─▶ s ─▶
 //! stage `s` with `join` and `where`:                 ─by key─▶ s.join ─local─▶ s ─▶
-//! stages `a` and `b` that share windows:             ─by key─▶ a+b ─▶ what each writes
+//! stages `a` and `b` that share windows:             ─by key─▶ a+b ─▶ outputs of both
 //! ```
 //!
 //! The last node of a stage carries its name, one of several stages the names of all. A union
-//! without other parts is no node at all: those who read it read all of its inputs. Nothing is
+//! without other parts is no stage of the graph: its readers read all of its inputs. Nothing is
 //! written and no thread starts here.
 
-mod empty;
+mod empty_files;
 mod files;
-mod first_times;
 mod operators;
-mod said;
+mod program_calls;
+mod sampled_times;
 mod sinks;
 mod stage;
 #[cfg(test)]
 mod tests;
-mod unseen;
+mod validation;
 mod windows;
 
-pub use unseen::{Validated, validate};
+pub use validation::{Validated, validate};
 
 use crate::check;
 use crate::descriptor::Descriptor;
@@ -46,7 +46,7 @@ use tidemill_flow::{JobGraph, Link, Partition, SourceFactory, StageKind};
 use tidemill_types::StageIx;
 use tidemill_types::job::{Format, JobSpec, KafkaSourceSpec, SourceSpec};
 
-/// What a plan needs to know besides the job.
+/// The facts of a plan besides the job.
 #[derive(Clone, Debug, Default)]
 pub struct PlanOptions {
     /// The folder that relative paths of the job begin in.
@@ -57,7 +57,7 @@ pub struct PlanOptions {
     pub data: Option<PathBuf>,
     /// The folder that the streams are in, if it is another one.
     pub node: Option<PathBuf>,
-    /// How many rows of each sink are kept for a person to look at (default none).
+    /// Number of rows of each sink that are kept for a person (default none).
     pub preview_rows: usize,
     /// Worker threads, in place of the job's `parallelism`.
     pub threads: Option<usize>,
@@ -72,7 +72,7 @@ pub struct PlanOptions {
 /// A job that is ready to start.
 #[derive(Debug)]
 pub struct Planned {
-    /// What the engine runs.
+    /// The graph that the engine runs.
     pub graph: JobGraph,
     /// The first rows of each sink, as the job runs, in the order of the job.
     pub previews: Vec<Preview>,
@@ -129,7 +129,7 @@ struct Outlet {
     output: usize,
 }
 
-/// What a name stands for: outputs that are read together, all with one schema.
+/// The outputs behind a name, all with one schema; they are read together.
 #[derive(Clone, Debug)]
 struct Outlets {
     outlets: Vec<Outlet>,
@@ -141,14 +141,14 @@ struct Planner<'a> {
     options: &'a PlanOptions,
     world: &'a World,
     registry: &'a Registry,
-    streams: unseen::Streams,
+    streams: validation::StreamAccess,
     graph: JobGraph,
-    /// What each name stands for. A name that could not be planned is missing: those who read it
+    /// The outputs behind each name. A name that could not be planned is missing: its readers
     /// are left out too, and only the first problem is reported.
     names: IndexMap<String, Outlets>,
     /// Stages that are known not to share their windows, or were planned with those they do.
     apart: BTreeSet<String>,
-    /// Sources in whose files no columns were found, and what these are called in the job.
+    /// Sources in whose files no columns were found, with the paths of these in the job.
     columnless: Vec<(String, String)>,
     previews: Vec<Preview>,
     problems: Vec<Problem>,
@@ -172,7 +172,7 @@ impl<'a> Planner<'a> {
         // The same job draws the same random numbers in every run.
         graph.seed = tidemill_flow::partition::hash_bytes(spec.name.as_bytes());
         let (names, previews, problems) = (IndexMap::new(), Vec::new(), Vec::new());
-        let streams = unseen::Streams::Opened;
+        let streams = validation::StreamAccess::Opened;
         let apart = BTreeSet::new();
         let columnless = Vec::new();
         Self {
@@ -216,7 +216,7 @@ impl<'a> Planner<'a> {
         for (name, source) in &self.spec.sources {
             let factory = match (&source.file, self.registry.source(name)) {
                 (_, Some(source)) => {
-                    if let Err(problem) = said::asked_source(name, &**source) {
+                    if let Err(problem) = program_calls::asked_source(name, &**source) {
                         self.problem(problem);
                         continue;
                     }
@@ -231,7 +231,7 @@ impl<'a> Planner<'a> {
                             if is_of_lines && source.time.is_some() {
                                 self.look_at_times(name, &*factory);
                             }
-                            if empty::shows_no_columns(source, &*factory) {
+                            if empty_files::shows_no_columns(source, &*factory) {
                                 self.columnless.push((name.clone(), file.path.clone()));
                             }
                             factory
@@ -269,14 +269,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Warns of an event time that is probably not what was meant; the job can run all the same.
+    /// Warns of an event time that is probably not meant; the job can run all the same.
     fn look_at_times(&self, name: &str, source: &dyn SourceFactory) {
-        if let Some(doubt) = first_times::doubt(source) {
+        if let Some(doubt) = sampled_times::doubt(source) {
             tracing::warn!(job = self.spec.name, source = name, "{doubt}");
         }
     }
 
-    /// The folder for what sources and sinks note, if the job can resume.
+    /// The folder for notes of sources and sinks, if the job can resume.
     fn notes(&self) -> Option<&PathBuf> {
         // Without a ledger nothing is looked for when the job starts again.
         self.options.data.as_ref().filter(|_| self.spec.goes_on())
@@ -308,11 +308,11 @@ impl<'a> Planner<'a> {
             resume: self.options.resume,
             from_checkpoint: self.options.from_checkpoint,
         };
-        if self.streams != unseen::Streams::Opened {
+        if self.streams != validation::StreamAccess::Opened {
             let declared = DeclaredStream::new(stream, &spec)
                 .map_err(|error| operators::stream_problem(name, &error))?;
-            let known =
-                self.streams == unseen::Streams::Declared || !DeclaredStream::may_have_more(&spec);
+            let known = self.streams == validation::StreamAccess::Declared
+                || !DeclaredStream::may_have_more(&spec);
             return Ok(declared.filter(|_| known));
         }
         let Some(streams) = &self.options.streams else { return Err(no_log(place)) };
@@ -323,7 +323,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The file in which a source notes what it found when the job began.
+    /// The file in which a source notes its input as the job began.
     fn note(&self, source: &str) -> Option<PathBuf> {
         self.notes().map(|folder| folder.join(format!("source-{source}.json")))
     }
@@ -369,7 +369,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// What a list of names stands for; none if one of them is not there or they do not agree.
+    /// The outputs behind a list of names; none if one of them is not there or they do not agree.
     fn union(&mut self, names: &[String], path: &[&str]) -> Option<Outlets> {
         let (first, others) = names.split_first()?;
         let mut union = self.names.get(first)?.clone();
@@ -407,7 +407,7 @@ pub(super) fn no_log<'a>(path: impl IntoIterator<Item = &'a str>) -> Problem {
     )
 }
 
-/// How two schemas differ, in words; none if they do not.
+/// The difference of two schemas, in words; none if they are equal.
 fn difference(a: &str, a_schema: &SchemaRef, b: &str, b_schema: &SchemaRef) -> Option<String> {
     let names = |schema: &SchemaRef| -> Vec<String> {
         schema.fields().iter().map(|field| field.name().clone()).collect()

@@ -5,7 +5,7 @@
 //!                   └─▶ first rows, formatted ─▶ Preview
 //! ```
 //!
-//! Invariant: what the sink itself sees is the same with a preview and without one.
+//! Invariant: the sink itself sees the same with a preview and without one.
 
 use arrow_array::{Array, RecordBatch, cast::AsArray, types::Float64Type};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -29,7 +29,7 @@ pub struct Preview {
     pub place: String,
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// Whether a column holds numbers.
+    /// True for a column of numbers.
     pub numeric: Vec<bool>,
     rows_max: usize,
     rows: Arc<Mutex<Vec<Vec<Option<String>>>>>,

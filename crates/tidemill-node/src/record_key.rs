@@ -77,7 +77,7 @@ impl<'de> Visitor<'de> for Field<'_> {
     }
 }
 
-/// Whether a text is this one.
+/// True if a text is this one.
 struct Is<'n>(&'n str);
 
 impl<'de> DeserializeSeed<'de> for Is<'_> {

@@ -1,4 +1,4 @@
-//! What the program that runs a job brings along by name: operators, sources, sinks.
+//! Parts of the program that runs a job, by name: operators, sources, sinks.
 
 use arrow_schema::SchemaRef;
 use indexmap::IndexMap;
@@ -36,7 +36,7 @@ impl Registry {
         self.operators.insert(name.into(), make);
     }
 
-    /// Adds what the source of this name reads.
+    /// Adds the source of this name.
     pub fn add_source(&mut self, name: impl Into<String>, source: Arc<dyn SourceFactory>) {
         self.sources.insert(name.into(), source);
     }

@@ -1,6 +1,6 @@
-//! Whether a job that is to go on where it was can.
+//! Checks of a job that is resumed.
 //!
-//! Invariant: what would begin anew without a word is refused; what may be meant is warned of.
+//! Invariant: a job that would begin anew unannounced is refused; one that may be meant gets a warning.
 
 use crate::descriptor::Descriptor;
 use crate::diagnostic::{Problem, Refused};
@@ -8,7 +8,7 @@ use std::path::Path;
 use tidemill_env::World;
 
 /// Refuses to resume a job that keeps no ledger, or has no folder for one: it would begin anew, and
-/// replace what it wrote. Warns of a folder in which nothing has begun.
+/// replace its output. Warns of a folder in which nothing has begun.
 ///
 /// # Errors
 /// The job cannot go on.

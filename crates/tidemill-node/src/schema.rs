@@ -23,7 +23,7 @@ pub fn job_schema() -> Value {
     Value::Object(first)
 }
 
-/// The schema as text, ending with a line end: what `docs/job.schema.json` holds.
+/// The schema as text, ending with a line end: the content of `docs/job.schema.json`.
 #[must_use]
 pub fn job_schema_text() -> String {
     format!("{:#}\n", job_schema())

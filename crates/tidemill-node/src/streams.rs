@@ -1,4 +1,4 @@
-//! Streams as jobs read and write them: a log, and beside it the broker that knows what is not in
+//! Streams as jobs read and write them: a log, and beside it the broker with the facts that are not in
 //! the chunks.
 //!
 //! ```text
@@ -38,7 +38,7 @@ pub enum StreamsError {
     /// The log.
     #[error("the log cannot be opened: {0}")]
     Log(#[from] LogError),
-    /// What the broker keeps beside it.
+    /// The broker's files beside it.
     #[error("what is known of transactions and groups cannot be opened: {0}")]
     Broker(#[from] BrokerError),
 }
@@ -56,7 +56,7 @@ impl Streams {
         Self { log: Arc::clone(log), broker: Some(Arc::clone(broker)) }
     }
 
-    /// Those in the folder of a node that does not run; made, if there are none. What is known of
+    /// Those in the folder of a node that does not run; made, if there are none. The facts about
     /// transactions and groups is opened if there is any, and made if there are to be `groups`.
     /// Blocks.
     ///
@@ -78,7 +78,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Closes what [`Self::open`] opened. Blocks.
+    /// Closes the streams of [`Self::open`]. Blocks.
     pub fn close(&self) {
         self.broker.iter().for_each(|it| it.close());
         self.log.close();
@@ -90,19 +90,19 @@ impl Streams {
         &self.log
     }
 
-    /// What sources ask; none if there is nothing to know.
+    /// The broker's facts for sources; none if there are none.
     pub(crate) fn node(&self) -> Option<Arc<dyn StreamNode>> {
         let broker = Arc::clone(self.broker.as_ref()?);
-        Some(Arc::new(Known { broker }))
+        Some(Arc::new(BrokerFacts { broker }))
     }
 }
 
-/// What a broker knows.
-struct Known {
+/// The facts of a broker.
+struct BrokerFacts {
     broker: Arc<Broker>,
 }
 
-impl StreamNode for Known {
+impl StreamNode for BrokerFacts {
     fn transactions(&self, streamlet: &Arc<Streamlet>) -> Option<Arc<dyn Transactions>> {
         let committed = self.broker.committed(streamlet.stream_name(), streamlet.index())?;
         // A stream that is made anew has its name, and other streamlets.
@@ -111,7 +111,7 @@ impl StreamNode for Known {
     }
 
     fn group(&self, group: &str, stream: &Arc<Stream>) -> Arc<dyn StreamGroup> {
-        Arc::new(Group {
+        Arc::new(CommittedGroup {
             broker: Arc::clone(&self.broker),
             group: group.to_owned(),
             stream: Arc::clone(stream),
@@ -121,7 +121,7 @@ impl StreamNode for Known {
 }
 
 /// A consumer group that follows a job.
-struct Group {
+struct CommittedGroup {
     broker: Arc<Broker>,
     group: String,
     stream: Arc<Stream>,
@@ -129,7 +129,7 @@ struct Group {
     refused: AtomicBool,
 }
 
-impl StreamGroup for Group {
+impl StreamGroup for CommittedGroup {
     fn offsets(&self, streamlets: u32) -> Result<Vec<Option<i64>>, String> {
         let offsets = self.broker.group_offsets(&self.group, &self.stream);
         let offsets = offsets.map_err(|error| format!("the group `{}`: {error}", self.group))?;

@@ -20,7 +20,7 @@ use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, SchemaRef};
 use tidemill_sql::{
     AggregateCall, Expr, ExprError, catalogue::JOB_AGGREGATES, nearest, parse_call,
 };
-use tidemill_types::job::Named;
+use tidemill_types::{job::Named, signs};
 
 mod cells;
 mod digest;
@@ -244,6 +244,7 @@ impl Aggregates {
             let mut error = ExprError::new(format!("unknown aggregate `{function}`"));
             error.expected = Some(format!("one of {}", JOB_AGGREGATES.join(", ")));
             error.nearest = nearest(function, JOB_AGGREGATES);
+            error.message.push_str(&signs::note(function, error.nearest.as_deref()));
             return Err(error);
         }
         let has_quantile = matches!(function, "quantile" | "approx_percentile_cont");

@@ -14,10 +14,11 @@ use std::ops::Range;
 use tidemill_flow::{Block, OperatorError, TIME_COLUMN, partition::hash_columns};
 use tidemill_sql::with_one_zero;
 use tidemill_state::{KEYS_AHEAD, KeyTable, SLOTS_AHEAD};
+use tidemill_types::signs;
 
 /// A name that is no column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown column `{name}`{}", .nearest.as_ref().map(|it| format!("; did you mean `{it}`?")).unwrap_or_default())]
+#[error("unknown column `{name}`{}{}", signs::note(name, .nearest.as_deref()), .nearest.as_ref().map(|it| format!("; {}", signs::suggestion(it))).unwrap_or_default())]
 pub struct UnknownColumn {
     /// The name.
     pub name: String,

@@ -32,6 +32,7 @@ use tidemill_flow::{
 use tidemill_sql::{Expr, ExprError, nearest};
 use tidemill_types::SliceId;
 use tidemill_types::job::{Named, WindowSpec};
+use tidemill_types::signs;
 
 mod count;
 mod pane_sharing;
@@ -146,6 +147,7 @@ fn key_column(input: &SchemaRef, name: &str) -> Result<usize, ExprError> {
     if !names().any(|it| it == name) {
         let mut error = ExprError::new(format!("unknown column `{name}`"));
         error.nearest = nearest(name, names());
+        error.message.push_str(&signs::note(name, error.nearest.as_deref()));
         let all: Vec<String> = names().map(|it| format!("`{it}`")).collect();
         error.expected = Some(format!("one of {}", all.join(", ")));
         return Err(error);

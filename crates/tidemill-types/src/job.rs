@@ -1,7 +1,7 @@
-//! The job descriptor as plain values: what a job file says, before anything is looked up.
+//! The job descriptor as plain values: the content of a job file, before anything is looked up.
 //!
 //! ```text
-//! sources ──▶ stages ──▶ sinks          each names what it reads with `from`
+//! sources ──▶ stages ──▶ sinks          `from` names the input of each
 //! ```
 //!
 //! The grammar is public: it is extended, never renamed. Positions in the file are not kept
@@ -37,14 +37,14 @@ pub type Named<T> = IndexMap<String, T>;
 /// The name that a sink's `from` uses for the job's dead letters.
 pub const DEAD_LETTER: &str = "dead_letter";
 
-/// A job: where records come from, what is done to them, where results go.
+/// A job: its sources, stages and sinks, with its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     /// The job's name: letters, digits, `-` and `_`, the first no `-`.
     #[schemars(length(min = 1, max = 128), regex(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]*$"))]
     pub name: String,
-    /// What a failure may do to the output.
+    /// The effect that a failure may have on the output.
     #[serde(default)]
     pub delivery: Delivery,
     /// When a cycle ends: the first bound that is reached.
@@ -73,7 +73,7 @@ pub struct JobSpec {
     pub state: StateSpec,
     /// Where records come from.
     pub sources: Named<SourceSpec>,
-    /// What is done to them.
+    /// The stages that records pass, by name.
     #[serde(default)]
     pub stages: Named<StageSpec>,
     /// Where results go.
@@ -81,8 +81,8 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
-    /// Whether the job goes on where it was when it is started again, and need not begin anew: it
-    /// keeps a ledger of what it has read.
+    /// True if the job resumes where it was when it is started again: it
+    /// keeps a ledger of its input.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         self.delivery.goes_on(self.checkpoint.is_some())
@@ -93,7 +93,7 @@ fn default_slices() -> u32 {
     64
 }
 
-/// What a failure may do to the output.
+/// The effect that a failure may have on the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
@@ -107,7 +107,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// Whether a job with this delivery keeps a ledger, and goes on with it when it is started again.
+    /// True if a job with this delivery keeps a ledger, and resumes with it when it is started again.
     #[must_use]
     pub fn goes_on(self, has_checkpoints: bool) -> bool {
         match self {
@@ -164,15 +164,15 @@ impl Default for BufferSpec {
     }
 }
 
-/// The memory of a job's state: windows, joins, tables, and what functions keep.
+/// The memory of a job's state: windows, joins, tables, and the state of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StateSpec {
     /// A job whose state takes more than this ends, and can be resumed with a larger budget
-    /// (default: none, the state takes what it needs).
+    /// (default: none, so the state is not limited).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<ByteSize>,
-    /// Stages with tumbling or sliding windows over one input by one key keep what they need of a
+    /// Stages with tumbling or sliding windows over one input by one key keep the needed parts of a
     /// record once, where that takes less memory (default: true). Which stages do is part of a
     /// checkpoint.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
@@ -222,21 +222,23 @@ pub struct SourceSpec {
     /// Records of a file, read once from its start to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSourceSpec>,
-    /// Records of a stream of the node's log, by name.
+    /// Records of a stream of the node's log, by name. A file may write the parts of the stream in a
+    /// table with its name, or beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<custom::StreamSourceForm>")]
     pub stream: Option<String>,
-    /// Records of a topic of another Kafka cluster.
+    /// Records of a topic of another Kafka cluster. A file may write the parts of the topic in this
+    /// table, or beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kafka: Option<KafkaSourceSpec>,
-    /// How the values of a stream's records are read: `json`, `csv` (one line each), `text` or
-    /// `influx`.
+    /// Format of the values of a stream's records: `json`, `csv` (one line each), `text` or `influx`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
     /// Types of a stream's columns by name. Columns that are not named here are found from its
     /// first records.
     #[serde(default, skip_serializing_if = "Named::is_empty")]
     pub schema: Named<String>,
-    /// How many records of a stream decide the types of columns (default 10,000).
+    /// Number of records of a stream that decide the types of columns (default 10,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub sample: Option<usize>,
@@ -253,7 +255,7 @@ pub struct SourceSpec {
     /// transaction; or `uncommitted`, all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
-    /// Columns for what a stream's records have beside their value.
+    /// Columns for the key, timestamp and position of a stream's records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<MetaSpec>,
     /// Event time of the records; needed by windows over time.
@@ -281,7 +283,7 @@ pub enum StartSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UntilSpec {
-    /// It goes on with what comes.
+    /// It goes on with each new record.
     #[default]
     Never,
     /// At the end that it has when the job starts.
@@ -299,7 +301,7 @@ pub enum Isolation {
     Uncommitted,
 }
 
-/// Names of columns for what a record has beside its value; what has no name is no column.
+/// Names of columns for the key, timestamp and position of a record. One without a name is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetaSpec {
@@ -323,12 +325,12 @@ pub struct MetaSpec {
 pub struct FileSourceSpec {
     /// Path, relative to the job file.
     pub path: String,
-    /// How the file's bytes are read as records.
+    /// Format of the file's records.
     pub format: Format,
     /// Column types by name. Columns that are not named here are found from the file's head.
     #[serde(default, skip_serializing_if = "Named::is_empty")]
     pub schema: Named<String>,
-    /// How many records of the file's head decide the types of columns (default 10,000).
+    /// Number of records at the head of the file that decide the types of columns (default 10,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub sample: Option<usize>,
@@ -350,7 +352,7 @@ impl FileSourceSpec {
     }
 }
 
-/// How bytes are read as records, or written from them.
+/// Format of records as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -387,7 +389,7 @@ impl fmt::Display for Format {
 pub struct TimeSpec {
     /// The field: ISO 8601 text, or epoch milliseconds.
     pub field: String,
-    /// How far the watermark trails the largest time seen (default none).
+    /// Distance from the largest time seen back to the watermark (default none).
     #[serde(default)]
     pub lateness: Span,
 }
@@ -401,6 +403,7 @@ impl fmt::Display for TimeSpec {
 /// Where results go: exactly one of the kinds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = custom::with_parts_beside)]
 pub struct SinkSpec {
     /// The stage or source whose rows are written; `dead_letter` is the job's bad records.
     #[serde(deserialize_with = "custom::from_names")]
@@ -412,7 +415,8 @@ pub struct SinkSpec {
     /// Standard output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<StdoutSpec>,
-    /// A stream of the node's log, by name, or with how it is written.
+    /// A stream of the node's log: its name, or a table of its parts. A file may also write the parts
+    /// of a stream or a topic beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamSinkSpec>,
     /// A topic of another Kafka cluster.
@@ -432,7 +436,7 @@ pub struct SinkSpec {
 pub struct FileSinkSpec {
     /// Path, relative to the job file. An earlier file is replaced, unless the job resumes.
     pub path: String,
-    /// How rows are written.
+    /// Format of the rows.
     pub format: Format,
 }
 
@@ -442,7 +446,7 @@ pub struct FileSinkSpec {
 pub struct StreamSinkSpec {
     /// The stream's name; it is made if it is not there.
     pub name: String,
-    /// How values are written: `json` (the default), `csv` (without a header) or `text`.
+    /// Format of values: `json` (the default), `csv` (without a header) or `text`.
     pub format: Format,
     /// Columns whose values are the record's key and choose its streamlet. Without them records
     /// have no key and go to the streamlets in turn, a cycle's rows at a time.
@@ -451,7 +455,7 @@ pub struct StreamSinkSpec {
     pub streamlets: u32,
 }
 
-/// How rows are written to standard output.
+/// The form of rows on standard output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StdoutSpec {

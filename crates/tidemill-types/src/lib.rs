@@ -1,12 +1,14 @@
 //! The words of Tidemill: ids, units, limits, and settings as plain values.
 //!
-//! Read in this order: [`id`], [`units`], [`limits`], [`job`].
+//! Read in this order: [`id`], [`units`], [`limits`], [`job`]; then [`signs`] and [`address`].
 //!
 //! Invariant: nothing in this crate does I/O, reads a clock or starts a thread.
 
+pub mod address;
 pub mod id;
 pub mod job;
 pub mod limits;
+pub mod signs;
 pub mod units;
 
 pub use id::{

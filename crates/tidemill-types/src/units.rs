@@ -22,7 +22,7 @@ impl Micros {
     /// The last moment that a record can have: the year 9999 ends (RFC 3339).
     pub const EVENT_MAX: Self = Self(253_402_300_799_999_999);
 
-    /// Whether a record can have this moment as its event time. Such a moment and a few times
+    /// True if a record can have this moment as its event time. Such a moment and a few times
     /// [`Span::LONGEST`] can be added up.
     #[inline]
     #[must_use]

@@ -17,17 +17,17 @@ mod tests;
 
 /// `mi_option_purge_delay` of mimalloc 3: after so many milliseconds freed memory is the system's.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-/// What it is if nobody says anything.
+/// Its default.
 const PURGE_DELAY_MS: i64 = 1_000;
-/// Longer than the time between two checkpoints of most jobs: what the system is given back it has
-/// emptied when it is needed again, and to give and to take cost more than what is done with it.
+/// Longer than the time between two checkpoints of most jobs. The system empties returned memory
+/// before it gives it out again, and both cost more than the use of it.
 const KEPT_MS: i64 = 60_000;
 /// No thread gives memory back by the way.
 const NEVER_MS: i64 = 1_000_000_000;
 
 /// `mi_option_arena_reserve` of mimalloc 3: of the system it asks for so many KiB at once.
 const ARENA: libmimalloc_sys::mi_option_t = 23;
-/// What it is if nobody says anything.
+/// Its default.
 const ARENA_KIB: i64 = 1 << 20;
 /// Each thread looks for room in another of them first, and one of a gigabyte has much in it that
 /// nobody has touched yet, while freed memory lies in the next.
@@ -38,12 +38,12 @@ const SMALL_ARENA_KIB: i64 = 256 << 10;
 const SMALL_PAGES_BYTES: usize = 256 << 20;
 
 /// Sets the allocator up, when the process begins: freed memory is used again before any that the
-/// system would have to give, and what comes first is in pages of 4 KiB.
+/// system would have to give, and the first memory is in pages of 4 KiB.
 ///
-/// Memory of the system's is emptied first, which costs more than the rest of what is done with it, and
+/// The system empties memory before it gives it out. That costs more than its use, and
 /// on a virtual machine the hypervisor may have to find it: 4 to 13 milliseconds for each 2 MiB. So it
 /// is asked for little at once, unless `MIMALLOC_ARENA_RESERVE` says otherwise, and freed memory is kept
-/// for up to a minute, unless `MIMALLOC_PURGE_DELAY` does: what one window, checkpoint or read gives
+/// for up to a minute, unless `MIMALLOC_PURGE_DELAY` does: memory that one window, checkpoint or read gives
 /// back the next one takes.
 ///
 /// A thread of its own gives it back. The allocator would have the first thread do it that frees
@@ -79,8 +79,8 @@ fn setting(which: libmimalloc_sys::mi_option_t) -> i64 {
     unsafe { libmimalloc_sys::mi_option_get(which) }
 }
 
-/// Takes no huge pages for what the process has first ([`SMALL_PAGES_BYTES`]); the addresses of that.
-/// None, and nothing is done, where the system does not say what it has mapped.
+/// Asks for small pages for the first memory of the process ([`SMALL_PAGES_BYTES`]); its addresses.
+/// None, and nothing is done, where the system does not list its mappings.
 fn begin_with_small_pages() -> Option<Range<usize>> {
     let first = Box::new(0_u8);
     let address = (&raw const *first).addr();
@@ -101,7 +101,7 @@ fn mapped(line: &str) -> Option<Range<usize>> {
     Some(address(start)?..address(end)?)
 }
 
-/// Gives what is freed now back to the system.
+/// Gives freed memory back to the system.
 fn give_back_freed() {
     // SAFETY: it may be called at any time, by any thread; what others free or take meanwhile is
     // none of what is given back.

@@ -13,11 +13,11 @@
 //! # Ok::<(), tidemill::JobFailure>(())
 //! ```
 //!
-//! What is built is a job descriptor: it is checked and planned exactly as a file is. A mistake,
+//! The builder makes a job descriptor: it is checked and planned exactly as a file is. A mistake,
 //! such as `"1 hour"` for a time, is reported when the job starts.
 
 mod collect;
-mod generated;
+mod program_source;
 mod source;
 mod stage;
 mod state;
@@ -25,7 +25,7 @@ mod state;
 mod tests;
 
 pub use collect::{Collected, collected};
-pub use generated::Generated;
+pub use program_source::Generated;
 pub use source::{File, Kafka, SourceOf};
 pub use stage::{Names, SinkOf, Stage, from, join, join_table};
 pub use state::{StateFailure, query_state};
@@ -63,7 +63,7 @@ impl std::fmt::Display for JobFailure {
     }
 }
 
-/// The same text, because it is what `fn main() -> Result<(), JobFailure>` prints.
+/// The same text, because `fn main() -> Result<(), JobFailure>` prints it.
 impl std::fmt::Debug for JobFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
@@ -166,7 +166,7 @@ impl Job {
         self
     }
 
-    /// What a failure may do to the output (default exactly-once).
+    /// The effect that a failure may have on the output (default exactly-once).
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.spec.delivery = delivery;
         self
@@ -241,7 +241,7 @@ impl Job {
         self
     }
 
-    /// The most memory that the job's state may take, such as `4GiB` (default: what it needs). A job
+    /// The most memory that the job's state may take, such as `4GiB` (default: no limit). A job
     /// that needs more ends with an error.
     pub fn state_budget(mut self, budget: &str) -> Self {
         match budget.parse() {
@@ -253,7 +253,7 @@ impl Job {
         self
     }
 
-    /// Whether stages with tumbling or sliding windows over one input by one key keep what they need
+    /// Stages with tumbling or sliding windows over one input by one key keep the needed parts
     /// of a record once, where that takes less memory (default: they do).
     pub fn share_windows(mut self, shares: bool) -> Self {
         self.spec.state.share_windows = shares;
@@ -275,7 +275,7 @@ impl Job {
     }
 
     /// Begins anew, at the checkpoint of this number in the folder of [`Self::data`], with the state
-    /// that it has: sinks get what comes after it.
+    /// that it has: sinks get the rows after it.
     pub fn begin_from(mut self, checkpoint: u64) -> Self {
         self.from = Some(checkpoint);
         self

@@ -1,7 +1,7 @@
-//! The command line: what can be asked, and which file answers.
+//! The command line: its commands, and the file of each.
 
 /// A line on standard error, written as `eprintln!` has it: that one panics where nobody listens
-/// any more, and a job would end with whoever read what it said.
+/// any more, and a job would end with its reader.
 macro_rules! say {
     ($($said:tt)*) => {
         $crate::cli::tell(&format!("{}\n", format_args!($($said)*)))
@@ -51,7 +51,7 @@ const DONE: u8 = 0;
 const FAILED: u8 = 1;
 /// The job file or the arguments were refused; nothing was started.
 const REFUSED: u8 = 2;
-/// Stopped by Ctrl-C, at the end of a cycle: what shells report for a process that SIGINT ended.
+/// Stopped by Ctrl-C, at the end of a cycle. Shells report it for a process that SIGINT ended.
 const STOPPED: u8 = 130;
 
 /// One engine that ingests, stores and processes streams.
@@ -87,7 +87,7 @@ enum Command {
     Bench(BenchArguments),
 }
 
-/// A job file, and what is changed in it.
+/// A job file, and changes to its values.
 #[derive(Debug, clap::Args)]
 struct JobArguments {
     /// The job file, YAML or JSON.
@@ -118,7 +118,7 @@ fn refuse_bench(arguments: &BenchArguments) -> u8 {
     REFUSED
 }
 
-/// Does what the process's arguments say.
+/// Runs the command of the process's arguments.
 pub(crate) fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -173,7 +173,7 @@ pub(crate) fn print_all(text: &str) -> u8 {
     printed_all(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// What writing to standard output comes to.
+/// The exit code after output was written.
 fn printed_all(written: std::io::Result<()>) -> u8 {
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -13,7 +13,7 @@ pub use builder::{
     StateFailure, collected, from, join, join_table, query_state,
 };
 pub use tidemill_flow::{self as flow, JobHandle, OperatorError, Progress};
-pub use tidemill_node::look::{Answer, StateError};
+pub use tidemill_node::state_query::{Answer, StateError};
 pub use tidemill_operators::custom;
 pub use tidemill_types::job::{
     BackendSpec, BufferSpec, CheckpointSpec, CycleSpec, Delivery, EmptySpec, Every, Format,

@@ -1,4 +1,4 @@
-//! The `tidemill` binary: reads its arguments, does what they say, ends with a code.
+//! The `tidemill` binary: reads its arguments, runs the command, ends with a code.
 //!
 //! Codes: 0 done, 1 the job failed, 2 refused (job file or arguments), 130 stopped by Ctrl-C.
 

@@ -4,7 +4,7 @@
 //! mention stay as they were.
 
 use std::collections::BTreeMap;
-use tidemill_types::{LeaderEpoch, NodeId};
+use tidemill_types::{LeaderEpoch, NodeId, address};
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, KafkaUuid,
     message::{
@@ -81,7 +81,7 @@ impl Metadata {
     pub(crate) fn read(answer: &MetadataResponseData, before: &Self, now_us: u64) -> Self {
         let nodes = answer.brokers.iter().filter_map(|it| {
             let port = u16::try_from(it.port).ok()?;
-            Some((NodeId(it.node_id), address(it.host.as_str(), port)))
+            Some((NodeId(it.node_id), address::join(it.host.as_str(), port)))
         });
         let mut streams = before.streams.clone();
         for topic in &answer.topics {
@@ -130,14 +130,5 @@ impl StreamMeta {
                 })
                 .collect(),
         }
-    }
-}
-
-/// A host and a port as an address; a host with colons is an IPv6 address.
-pub(super) fn address(host: &str, port: u16) -> String {
-    if host.contains(':') && !host.starts_with('[') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
     }
 }

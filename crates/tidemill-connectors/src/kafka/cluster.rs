@@ -3,6 +3,7 @@
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use tidemill_client::{AdminError, CallError, Client, ClientOptions, ErrorCode};
 use tidemill_env::World;
+use tidemill_types::address;
 
 /// A client of the cluster at these addresses.
 ///
@@ -10,14 +11,11 @@ use tidemill_env::World;
 /// They are no addresses.
 pub(super) fn client(world: &World, brokers: &str) -> Result<Client, ConnectorError> {
     let options = ClientOptions::at(brokers);
-    let is_address = |it: &String| {
-        let port = it.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
-        port.is_some_and(|it| it.parse::<u16>().is_ok_and(|it| it > 0))
-    };
+    let is_address = |it: &String| address::split(it).is_some();
     if options.bootstrap.is_empty() || !options.bootstrap.iter().all(is_address) {
         let message = format!(
-            "`brokers: {brokers}` is no list of addresses; it is written `HOST:PORT`, several with \
-             commas between them"
+            "`brokers: {brokers}` is no list of addresses; it is written `HOST:PORT`, an IPv6 \
+             address in brackets (`[::1]:9092`), several with commas between them"
         );
         return Err(ConnectorError { kind: ConnectorErrorKind::Unreachable, message });
     }

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 use tidemill_env::World;
-use tidemill_types::job::PostgresSinkSpec;
+use tidemill_types::{address, job::PostgresSinkSpec};
 use tokio_postgres::{
     Client, Config, Error,
     config::{Host, SslMode},
@@ -178,7 +178,7 @@ fn shown(config: &Config) -> String {
     let ports = config.get_ports();
     for (index, host) in hosts.iter_mut().enumerate() {
         let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
-        *host = format!("{host}:{port}");
+        *host = address::join(host, port);
     }
     let user = config.get_user().map_or(String::new(), |it| format!("{it}@"));
     let database = config.get_dbname().or(config.get_user()).unwrap_or_default();

@@ -9,6 +9,7 @@ use crate::column_type;
 use crate::error::nearest;
 use arrow_schema::{DataType, Schema};
 use tidemill_flow::TIME_COLUMN;
+use tidemill_types::signs;
 
 /// A column of the rows on its way to the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +111,9 @@ fn column(
 ) -> Result<Column, String> {
     let names = || table.columns.iter().map(|it| it.name.as_str());
     let Some(found) = table.columns.iter().find(|it| it.name == wanted) else {
-        let hint = nearest(wanted, names()).map(|it| format!("; did you mean `{it}`?"));
+        let near = nearest(wanted, names());
+        let note = signs::note(wanted, near.as_deref());
+        let hint = near.map(|it| format!("{note}; {}", signs::suggestion(&it)));
         let add = Target::made_for(source).map_or(String::new(), |(_, type_name)| {
             format!(
                 ", or say `ALTER TABLE {} ADD COLUMN {} {type_name}`",

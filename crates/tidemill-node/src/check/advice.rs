@@ -1,14 +1,24 @@
-//! What a job may well say, and whoever wrote it has perhaps not thought of.
+//! Warnings about a job that is legal and perhaps not meant.
 
 use super::graph::sources_of;
 use tidemill_types::job::{
-    DEAD_LETTER, Delivery, JobSpec, KafkaSinkSpec, KafkaSourceSpec, SinkSpec, SourceSpec, UntilSpec,
+    CompressionSpec, DEAD_LETTER, Delivery, JobSpec, KafkaSinkSpec, KafkaSourceSpec, SinkSpec,
+    SourceSpec, UntilSpec,
 };
 
-/// What will be missed one day, as whole sentences. Call it on a checked job only.
+/// Warnings about a job, as whole sentences. Call it on a checked job only.
 #[must_use]
 pub fn advice(spec: &JobSpec) -> Vec<String> {
-    without_checkpoint(spec).into_iter().chain(fed_back(spec)).collect()
+    let compressed = without_effect(spec);
+    without_checkpoint(spec).into_iter().chain(fed_back(spec)).chain(compressed).collect()
+}
+
+/// Compression is for links between nodes, and a job runs on one.
+fn without_effect(spec: &JobSpec) -> Option<String> {
+    (spec.compression != CompressionSpec::Off).then(|| {
+        "`compression` has no effect: it is for links between nodes, and a job runs on one node"
+            .to_owned()
+    })
 }
 
 fn without_checkpoint(spec: &JobSpec) -> Option<String> {
@@ -28,7 +38,7 @@ fn without_checkpoint(spec: &JobSpec) -> Option<String> {
     ))
 }
 
-/// Sinks into what the job reads: what comes of a record is a record to it.
+/// Sinks that write to a stream or topic that the job reads.
 fn fed_back(spec: &JobSpec) -> Vec<String> {
     let mut found = Vec::new();
     for (sink_name, sink) in &spec.sinks {
@@ -48,7 +58,7 @@ fn fed_back(spec: &JobSpec) -> Vec<String> {
     found
 }
 
-/// Whether a sink writes to the stream or topic that a source reads.
+/// True if a sink writes to the stream or topic that a source reads.
 fn is_same(source: &SourceSpec, sink: &SinkSpec) -> bool {
     let topics = |from: &KafkaSourceSpec, to: &KafkaSinkSpec| {
         // One cluster has many addresses; that two clusters are one nobody can tell from these.
@@ -60,7 +70,7 @@ fn is_same(source: &SourceSpec, sink: &SinkSpec) -> bool {
         || source.kafka.as_ref().zip(sink.kafka.as_ref()).is_some_and(|(a, b)| topics(a, b))
 }
 
-/// Whether a source has records of which the first are not kept for ever, and does not end.
+/// True if a source has no end, and its first records are not kept for ever.
 fn goes_on(source: &SourceSpec) -> bool {
     let until = match &source.kafka {
         Some(kafka) => kafka.until,

@@ -1,9 +1,9 @@
-//! What can be said of a backend on servers without asking them: its address, and names on them.
+//! Checks of a backend on servers without asking them: its address, and names on them.
 
 use crate::diagnostic::Problem;
 use tidemill_types::job::{BackendSpec, CheckpointSpec, shown};
 
-/// Longest prefix or name of a table, in bytes: what is left of the longest name of an object
+/// Longest prefix or name of a table, in bytes: the rest of the longest name of an object
 /// beside a job's name and a key.
 const NAME_BYTES_MAX: usize = 400;
 
@@ -47,7 +47,7 @@ pub(super) fn check(spec: &CheckpointSpec, problems: &mut Vec<Problem>) {
 const PLAIN: &str = "letters, digits, `-`, `_` and `.`, up to 400 of them";
 const TIME: &str = "a time such as `30s`";
 
-/// Whether an address has one of these schemes, and something behind it.
+/// True if an address has one of these schemes, and something behind it.
 fn begins(url: &str, schemes: &[&str]) -> bool {
     schemes.iter().any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty()))
 }

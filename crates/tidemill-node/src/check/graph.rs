@@ -1,9 +1,9 @@
-//! Who reads whom: names that `from` and `join` use, and loops.
+//! The graph of a job: names that `from` and `join` use, and loops.
 
 use crate::diagnostic::{Path, Problem};
 use tidemill_types::job::{DEAD_LETTER, JobSpec, StageSpec};
 
-/// What a stage reads, with the path of each name.
+/// The inputs of a stage, with the path of each name.
 pub(crate) fn reads<'s>(name: &str, stage: &'s StageSpec) -> Vec<(&'s str, Path)> {
     let path = |fields: &[&str]| -> Path {
         ["stages", name].iter().chain(fields).map(|it| (*it).to_owned()).collect()

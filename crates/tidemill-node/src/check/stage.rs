@@ -6,7 +6,7 @@ use tidemill_types::Span;
 use tidemill_types::job::{PartitionSpec, StageSpec, WindowSpec};
 use tidemill_types::limits::WINDOWS_OF_RECORD_MAX;
 
-/// What a stage may be made of, for messages.
+/// The parts of a stage, for messages.
 const LEGAL: &str = "any of `flat_map`, `where`, `select`, then at most one of \
     `window` + `aggregate` (with or without `key`), `top`, `dedup`, `operator`; \
     or `join`, then `where`, `select`";
@@ -15,14 +15,14 @@ const LEGAL: &str = "any of `flat_map`, `where`, `select`, then at most one of \
 pub(crate) const EXPIRES: &str = "a `count` window, or an `operator` that keeps a map; other windows \
     end by themselves, and `dedup` has `within`";
 
-/// Finds what is wrong with a stage by itself.
+/// Finds the problems of a stage by itself.
 pub(super) fn check(
     name: &str,
     stage: &StageSpec,
     registry: &Registry,
     problems: &mut Vec<Problem>,
 ) {
-    let mut found = Found { name, problems };
+    let mut found = StageParts { name, problems };
     parts(stage, &mut found);
     if let Some(operator) = &stage.operator
         && registry.operator(operator).is_none()
@@ -59,12 +59,12 @@ pub(super) fn check(
     partition(stage, &mut found);
 }
 
-struct Found<'a> {
+struct StageParts<'a> {
     name: &'a str,
     problems: &'a mut Vec<Problem>,
 }
 
-impl Found<'_> {
+impl StageParts<'_> {
     fn path(&self, fields: &[&str]) -> Vec<String> {
         ["stages", self.name].iter().chain(fields).map(|it| (*it).to_owned()).collect()
     }
@@ -79,7 +79,7 @@ impl Found<'_> {
     }
 }
 
-fn parts(stage: &StageSpec, found: &mut Found<'_>) {
+fn parts(stage: &StageSpec, found: &mut StageParts<'_>) {
     let main = [
         ("aggregate", stage.aggregate.is_some()),
         ("top", stage.top.is_some()),
@@ -113,7 +113,7 @@ fn parts(stage: &StageSpec, found: &mut Found<'_>) {
     key_and_window(stage, found);
 }
 
-fn key_and_window(stage: &StageSpec, found: &mut Found<'_>) {
+fn key_and_window(stage: &StageSpec, found: &mut StageParts<'_>) {
     let keyed = stage.aggregate.is_some() || stage.operator.is_some();
     match &stage.key {
         Some(key) if key.is_empty() => found.add(&["key"], "it names no column", "at least one"),
@@ -146,7 +146,7 @@ fn key_and_window(stage: &StageSpec, found: &mut Found<'_>) {
     }
 }
 
-fn window_numbers(window: &WindowSpec, found: &mut Found<'_>) {
+fn window_numbers(window: &WindowSpec, found: &mut StageParts<'_>) {
     let span = "a time such as `1h`";
     match window {
         WindowSpec::Tumbling(Span(..=0)) => {
@@ -176,7 +176,7 @@ fn window_numbers(window: &WindowSpec, found: &mut Found<'_>) {
     }
 }
 
-fn join(stage: &StageSpec, found: &mut Found<'_>) {
+fn join(stage: &StageSpec, found: &mut StageParts<'_>) {
     let Some(join) = &stage.join else { return };
     if join.on.is_empty() {
         found.add(&["join", "on"], "it names no column", "at least one");
@@ -208,7 +208,7 @@ fn join(stage: &StageSpec, found: &mut Found<'_>) {
 }
 
 /// A partition that would give wrong results is refused.
-fn partition(stage: &StageSpec, found: &mut Found<'_>) {
+fn partition(stage: &StageSpec, found: &mut StageParts<'_>) {
     let Some(partition) = &stage.partition else { return };
     let gathers = stage.aggregate.is_some() || stage.top.is_some() || stage.dedup.is_some();
     match partition {

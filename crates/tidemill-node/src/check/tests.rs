@@ -338,6 +338,50 @@ fn a_job_over_a_stream_without_a_checkpoint_is_told_what_it_will_miss() {
 }
 
 #[test]
+fn compression_is_accepted_with_a_warning() {
+    let advised = |compression: &str| {
+        let text = format!("{compression}{}", job("  s: {from: a, where: x > 1}", SINK));
+        let descriptor = parse(&text, "j").expect("a job that can be read");
+        assert!(check(&descriptor.spec, &Registry::default()).is_empty(), "{text}");
+        advice(&descriptor.spec)
+    };
+    for given in ["always", "selective", "{selective: 0.3}", "{selective: 0}"] {
+        let said = advised(&format!("compression: {given}\n"));
+        assert_eq!(said.len(), 1, "{given}: {said:?}");
+        assert!(said[0].starts_with("`compression` has no effect"), "{said:?}");
+    }
+    for none in ["", "compression: off\n"] {
+        assert_eq!(advised(none), Vec::<String>::new(), "{none}");
+    }
+}
+
+#[test]
+fn a_sink_may_have_the_name_that_it_reads() {
+    let stage = "  s: {from: a, select: {x: x}, key: [x], window: {tumbling: 1d}, aggregate: {n: count(*)}, late: l}";
+    for sinks in [
+        "  s: {from: s, blackhole: {}}",
+        "  s: {from: [s, s], blackhole: {}}",
+        "  a: {from: a, blackhole: {}}\n  b: {from: b, blackhole: {}}",
+        "  l: {from: l, blackhole: {}}\n  s: {from: s, blackhole: {}}",
+        "  s: {from: s, blackhole: {}}\n  dead_letter: {from: dead_letter, blackhole: {}}",
+    ] {
+        refuses(&job(stage, sinks), &[]);
+    }
+    let taken = |line: usize, name: &str, by: &str| {
+        format!(
+            "j:{line}:3: error: the name `{name}` is taken by `{by}`, expected a name of its own, or \
+             that of the stage or source it writes"
+        )
+    };
+    refuses(&job(stage, "  a: {from: s, blackhole: {}}"), &[&taken(8, "a", "sources.a")]);
+    refuses(&job(stage, "  l: {from: s, blackhole: {}}"), &[&taken(8, "l", "stages.s.late")]);
+    refuses(
+        &job(stage, "  dead_letter: {from: s, blackhole: {}}"),
+        &["j:8:3: error: `dead_letter` is the name of the bad records"],
+    );
+}
+
+#[test]
 fn a_job_that_reads_what_it_writes_is_told() {
     let advised = |sources: &str, sinks: &str| {
         let text = format!(

@@ -1,9 +1,9 @@
-//! Reads settings from a [`Node`]: a serde deserializer whose errors know path and place.
+//! Reads settings from an [`Item`]: a serde deserializer whose errors know path and place.
 //!
 //! Text fields take numbers as they were written; an empty value is an empty table or none.
 
-use super::tree::{Name, Node, Value};
-use crate::diagnostic::{Path, Problem, VALUE_SHOWN_MAX, excerpt, nearest, one_of};
+use super::tree::{Item, ItemValue, Name};
+use crate::diagnostic::{Path, Problem, VALUE_SHOWN_MAX, excerpt, one_of};
 use serde::{
     Deserializer,
     de::{
@@ -15,8 +15,8 @@ use serde::{
 use std::fmt;
 
 /// Reads a value of type `T`.
-pub(crate) fn read<T: de::DeserializeOwned>(node: &Node) -> Result<T, Problem> {
-    T::deserialize(node).map_err(|ReadError(mut problem)| {
+pub(crate) fn read<T: de::DeserializeOwned>(item: &Item) -> Result<T, Problem> {
+    T::deserialize(item).map_err(|ReadError(mut problem)| {
         problem.path.reverse();
         *problem
     })
@@ -60,10 +60,8 @@ impl std::error::Error for ReadError {}
 const MESSAGE_SHOWN_MAX: usize = 400;
 
 fn unknown(kind: &str, name: &str, names: &[&'static str]) -> ReadError {
-    let mut problem =
-        Problem::new(Path::new(), format!("unknown {kind} `{}`", excerpt(name, VALUE_SHOWN_MAX)));
-    problem.expected = Some(one_of(names));
-    problem.nearest = nearest(name, names.iter().copied()).map(str::to_owned);
+    let message = format!("unknown {kind} `{}`", excerpt(name, VALUE_SHOWN_MAX));
+    let problem = Problem::new(Path::new(), message).one_of(name, names.iter().copied());
     ReadError(Box::new(problem))
 }
 
@@ -81,7 +79,7 @@ fn found(what: Unexpected<'_>) -> String {
     }
 }
 
-/// What serde's derived code expects, in the words of a job file.
+/// The expectation of serde's derived code, in the words of a job file.
 fn wanted(expected: &dyn Expected) -> String {
     let text = expected.to_string();
     match text.as_str() {
@@ -126,29 +124,30 @@ impl de::Error for ReadError {
     }
 }
 
-impl<'de> Deserializer<'de> for &'de Node {
+impl<'de> Deserializer<'de> for &'de Item {
     type Error = ReadError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.value {
-            Value::Null => visitor.visit_unit(),
-            Value::Bool(value) => visitor.visit_bool(*value),
-            Value::Unsigned(value) => visitor.visit_u64(*value),
-            Value::Signed(value) => visitor.visit_i64(*value),
-            Value::Float(value) => {
+            ItemValue::Null => visitor.visit_unit(),
+            ItemValue::Bool(value) => visitor.visit_bool(*value),
+            ItemValue::Unsigned(value) => visitor.visit_u64(*value),
+            ItemValue::Signed(value) => visitor.visit_i64(*value),
+            ItemValue::Float(value) => {
                 visitor.visit_f64(*value).map_err(|error: ReadError| error.of(&self.raw))
             }
-            Value::Text(value) => visitor.visit_borrowed_str(value),
-            Value::List(entries) => visitor.visit_seq(Entries { entries, next: 0 }),
-            Value::Table(entries) => visitor.visit_map(Fields { entries, next: 0 }),
+            ItemValue::Text(value) => visitor.visit_borrowed_str(value),
+            ItemValue::List(entries) => visitor.visit_seq(Entries { entries, next: 0 }),
+            ItemValue::Table(entries) => visitor.visit_map(Fields { entries, next: 0 }),
         }
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.value {
-            Value::Bool(_) | Value::Unsigned(_) | Value::Signed(_) | Value::Float(_) => {
-                visitor.visit_borrowed_str(&self.raw)
-            }
+            ItemValue::Bool(_)
+            | ItemValue::Unsigned(_)
+            | ItemValue::Signed(_)
+            | ItemValue::Float(_) => visitor.visit_borrowed_str(&self.raw),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -159,14 +158,14 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.value {
-            Value::Null => visitor.visit_none(),
+            ItemValue::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.value {
-            Value::Null => visitor.visit_map(Fields { entries: &[], next: 0 }),
+            ItemValue::Null => visitor.visit_map(Fields { entries: &[], next: 0 }),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -178,7 +177,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         match &self.value {
-            Value::List(_) => Err(ReadError::invalid_type(Unexpected::Seq, &visitor)),
+            ItemValue::List(_) => Err(ReadError::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.deserialize_map(visitor),
         }
     }
@@ -191,12 +190,12 @@ impl<'de> Deserializer<'de> for &'de Node {
     ) -> Result<V::Value, ReadError> {
         let names = format!("one of {}", one_of(variants).trim_start_matches("one of "));
         match &self.value {
-            Value::Text(name) => visitor.visit_enum(Choice { name, at: None, value: None }),
-            Value::Table(entries) if entries.len() == 1 => {
+            ItemValue::Text(name) => visitor.visit_enum(Choice { name, at: None, value: None }),
+            ItemValue::Table(entries) if entries.len() == 1 => {
                 let (Name { text, .. }, value) = &entries[0];
                 visitor.visit_enum(Choice { name: text, at: Some(text), value: Some(value) })
             }
-            Value::Table(entries) => {
+            ItemValue::Table(entries) => {
                 let names: Vec<&str> = entries.iter().map(|(name, _)| name.text.as_str()).collect();
                 let (count, names) = (names.len(), names.join(", "));
                 let message =
@@ -226,7 +225,7 @@ impl<'de> Deserializer<'de> for &'de Node {
 }
 
 struct Entries<'de> {
-    entries: &'de [Node],
+    entries: &'de [Item],
     next: usize,
 }
 
@@ -245,7 +244,7 @@ impl<'de> SeqAccess<'de> for Entries<'de> {
 }
 
 struct Fields<'de> {
-    entries: &'de [(Name, Node)],
+    entries: &'de [(Name, Item)],
     next: usize,
 }
 
@@ -272,7 +271,7 @@ struct Choice<'de> {
     name: &'de str,
     /// The name of the entry, if there is one: part of the path.
     at: Option<&'de str>,
-    value: Option<&'de Node>,
+    value: Option<&'de Item>,
 }
 
 impl<'de> Choice<'de> {
@@ -312,7 +311,7 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
     fn unit_variant(self) -> Result<(), ReadError> {
         match self.value {
             None => Ok(()),
-            Some(value) if matches!(value.value, Value::Null) => Ok(()),
+            Some(value) if matches!(value.value, ItemValue::Null) => Ok(()),
             Some(_) => {
                 Err(self.place(ReadError::custom(format!("`{}` takes no value", self.name))))
             }

@@ -6,11 +6,11 @@
 //!
 //! A field that the file leaves out may be set; the table that holds it must be there.
 
-use super::tree::{Name, Node, Value};
+use super::tree::{Item, ItemValue, Name};
 use crate::diagnostic::{Path, Problem};
 
 /// Sets one value.
-pub(crate) fn set(tree: &mut Node, setting: &str) -> Result<(), Problem> {
+pub(crate) fn set(tree: &mut Item, setting: &str) -> Result<(), Problem> {
     let nowhere = Path::new;
     let Some((key, value)) = setting.split_once('=') else {
         let problem = Problem::new(nowhere(), format!("`--set {setting}` has no `=`"));
@@ -21,7 +21,7 @@ pub(crate) fn set(tree: &mut Node, setting: &str) -> Result<(), Problem> {
         let problem = Problem::new(nowhere(), format!("`{key}` in `--set` is not a path"));
         return Err(problem.expected("names with dots between them"));
     }
-    let mut value = Node::parse(value).map_err(|error| {
+    let mut value = Item::parse(value).map_err(|error| {
         let (_, problem) = *error;
         let message = format!("the value of `--set {setting}` cannot be read: {}", problem.message);
         Problem { message, ..problem }
@@ -33,13 +33,15 @@ pub(crate) fn set(tree: &mut Node, setting: &str) -> Result<(), Problem> {
         at = child(at, name).map_err(|problem| here(problem, key, &names[..=depth]))?;
     }
     match &mut at.value {
-        Value::List(_) => {
+        ItemValue::List(_) => {
             *child(at, last).map_err(|problem| here(problem, key, &names))? = value;
         }
-        Value::Table(entries) => match entries.iter_mut().find(|(name, _)| name.text == *last) {
-            Some((_, old)) => *old = value,
-            None => entries.push((Name { text: last.clone(), place: None }, value)),
-        },
+        ItemValue::Table(entries) => {
+            match entries.iter_mut().find(|(name, _)| name.text == *last) {
+                Some((_, old)) => *old = value,
+                None => entries.push((Name { text: last.clone(), place: None }, value)),
+            }
+        }
         _ => {
             let message = format!("`{}` is {}", way.join("."), at.describe());
             return Err(here(Problem::new(nowhere(), message).expected("a table"), key, &names));
@@ -55,10 +57,10 @@ fn here(mut problem: Problem, key: &str, path: &[String]) -> Problem {
 }
 
 /// The entry of a table or list.
-fn child<'t>(node: &'t mut Node, name: &str) -> Result<&'t mut Node, Problem> {
-    let what = node.describe();
-    match &mut node.value {
-        Value::Table(entries) => {
+fn child<'t>(item: &'t mut Item, name: &str) -> Result<&'t mut Item, Problem> {
+    let what = item.describe();
+    match &mut item.value {
+        ItemValue::Table(entries) => {
             let Some(index) = entries.iter().position(|(it, _)| it.text == name) else {
                 let names = entries.iter().map(|(it, _)| it.text.as_str());
                 let problem = Problem::new(Path::new(), format!("there is no `{name}`"));
@@ -66,7 +68,7 @@ fn child<'t>(node: &'t mut Node, name: &str) -> Result<&'t mut Node, Problem> {
             };
             Ok(&mut entries[index].1)
         }
-        Value::List(entries) => {
+        ItemValue::List(entries) => {
             let count = entries.len();
             let found = name.parse::<usize>().ok().and_then(|number| entries.get_mut(number));
             found.ok_or_else(|| {
@@ -81,12 +83,12 @@ fn child<'t>(node: &'t mut Node, name: &str) -> Result<&'t mut Node, Problem> {
     }
 }
 
-/// What is set from outside has no place in the file.
-fn forget_places(node: &mut Node) {
-    node.place = None;
-    match &mut node.value {
-        Value::List(entries) => entries.iter_mut().for_each(forget_places),
-        Value::Table(entries) => {
+/// A value from outside has no place in the file.
+fn forget_places(item: &mut Item) {
+    item.place = None;
+    match &mut item.value {
+        ItemValue::List(entries) => entries.iter_mut().for_each(forget_places),
+        ItemValue::Table(entries) => {
             for (name, value) in entries {
                 name.place = None;
                 forget_places(value);

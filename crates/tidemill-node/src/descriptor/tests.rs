@@ -1,7 +1,7 @@
 //! Job texts that must be read, and texts that must be refused with exactly this message.
 
 use super::*;
-use tidemill_types::job::{CompressionSpec, Delivery, WindowSpec};
+use tidemill_types::job::{CompressionSpec, Delivery, Format, WindowSpec};
 use tidemill_types::{ByteSize, Span};
 
 const JOB: &str = "\
@@ -320,7 +320,7 @@ fn problems_found_later_know_their_place() {
     assert_eq!(at(Problem::new(["stages", "late"], "").at_name()), (9, 3));
     assert_eq!(at(Problem::new(["stages", "by_carrier", "from", "0"], "")), (14, 12));
     assert_eq!(at(Problem::new(["stages", "by_carrier", "late"], "")), (13, 3));
-    let within = Some(Place { line: 1, column: 13 });
+    let within = Some(TextPlace { line: 1, column: 13 });
     let problem = Problem::new(["stages", "late", "where"], "");
     assert_eq!(at(Problem { within, ..problem }), (11, 24));
 }
@@ -342,7 +342,7 @@ fn places_within_quoted_text() {
         let problem = Problem::new(["stages", "s", "where"], "");
         let lines = scalar.lines().count().saturating_sub(1).max(1);
         let line = u32::try_from(lines).expect("few lines");
-        let within = Some(Place { line, column: 3 });
+        let within = Some(TextPlace { line, column: 3 });
         let place = descriptor.locate(Problem { within, ..problem }).place.expect("a place");
         assert_eq!(place.column, expected, "{scalar}");
     }
@@ -398,5 +398,107 @@ proptest::proptest! {
             }
             Err(refused) => proptest::prop_assert!(!refused.0.is_empty()),
         }
+    }
+}
+
+/// The settings of a job with one source and one sink.
+fn spec_of(source: &str, sink: &str) -> JobSpec {
+    let text = format!("name: j\nsources:\n  s: {source}\nsinks:\n  o: {sink}\n");
+    parse(&text, "j").unwrap_or_else(|error| panic!("{text}{error}")).spec
+}
+
+#[test]
+fn streams_and_topics_are_read_in_both_spellings() {
+    let sink = "{from: s, blackhole: {}}";
+    let parts = "format: json, schema: {a: int}, sample: 7, start: latest, until: latest, \
+                 isolation: uncommitted, meta: {key: k}";
+    let beside = spec_of(&format!("{{stream: x, {parts}, time: {{field: t}}}}"), sink);
+    let within = spec_of(&format!("{{stream: {{name: x, {parts}}}, time: {{field: t}}}}"), sink);
+    assert_eq!(beside, within);
+    assert_eq!(within.sources["s"].stream.as_deref(), Some("x"));
+    let topic = "brokers: \"h:1\", topic: x";
+    let beside = spec_of(&format!("{{kafka: {{{topic}}}, {parts}}}"), sink);
+    assert_eq!(beside, spec_of(&format!("{{kafka: {{{topic}, {parts}}}}}"), sink));
+    let mixed = format!("{{format: json, kafka: {{{topic}, start: latest}}, sample: 7}}");
+    let mixed = spec_of(&mixed, sink).sources["s"].kafka.clone().expect("a topic");
+    assert_eq!((mixed.format, mixed.sample), (Format::Json, Some(7)));
+
+    let source = "{stream: x, format: json}";
+    let parts = "format: csv, key: [a], streamlets: 4";
+    let beside = spec_of(source, &format!("{{from: s, stream: out, {parts}}}"));
+    let within = spec_of(source, &format!("{{from: s, stream: {{name: out, {parts}}}}}"));
+    assert_eq!(beside, within);
+    let plain = spec_of(source, "{from: s, stream: out}");
+    assert_eq!(plain, spec_of(source, "{from: s, stream: out, format: json}"));
+    let parts = "format: text, key: [a], create: true, partitions: 3, transaction_timeout: 5s";
+    let beside = spec_of(source, &format!("{{from: s, kafka: {{{topic}}}, {parts}}}"));
+    assert_eq!(beside, spec_of(source, &format!("{{from: s, kafka: {{{topic}, {parts}}}}}")));
+    // As JSON, and with a part that is set from outside.
+    let json = r#"{"name": "j", "sources": {"s": {"stream": {"name": "x", "format": "json"}}},
+        "sinks": {"o": {"from": "s", "stream": "out", "format": "csv"}}}"#;
+    let json = parse(json, "j").expect("JSON").spec;
+    assert_eq!(json, spec_of(source, "{from: s, stream: {name: out, format: csv}}"));
+    let text =
+        "name: j\nsources: {s: {stream: x, format: json}}\nsinks: {o: {from: s, stream: out}}";
+    let set = parse_with(text, "j", &["sinks.o.format=csv"]).expect("a part that is set");
+    assert_eq!(set.spec, json);
+}
+
+#[test]
+fn a_part_in_the_wrong_spelling_is_shown_where_it_is_written() {
+    for (source, sink, expected) in [
+        (
+            "{stream: {name: x, format: json}, format: csv}",
+            "{from: s, blackhole: {}}",
+            "j:3:40: error: `format` is given twice: beside `stream` and in it, expected one of them",
+        ),
+        (
+            "{stream: {format: json}}",
+            "{from: s, blackhole: {}}",
+            "j:3:7: error: the field `name` is missing, expected `stream: NAME`, or `stream: {name: NAME, ...}`",
+        ),
+        (
+            "{stream: {name: x, fromat: json}}",
+            "{from: s, blackhole: {}}",
+            "j:3:25: error: unknown field `fromat`, expected one of `name`, `format`, `schema`, `sample`, \
+             `start`, `until`, `isolation`, `meta`, did you mean `format`?",
+        ),
+        (
+            "{stream: {name: x, format: jsno}}",
+            "{from: s, blackhole: {}}",
+            "j:3:33: error: unknown value `jsno`, expected one of `json`, `csv`, `text`, `influx`, `arrow`, \
+             `parquet`, did you mean `json`?",
+        ),
+        (
+            "{kafka: {brokers: b, topic: x}, format: jsno}",
+            "{from: s, blackhole: {}}",
+            "j:3:46: error: unknown value `jsno`, expected one of `json`, `csv`, `text`, `influx`, `arrow`, \
+             `parquet`, did you mean `json`?",
+        ),
+        (
+            "{stream: x, format: json}",
+            "{from: s, stream: {name: o, key: [a]}, key: [b]}",
+            "j:5:34: error: `key` is given twice: beside `stream` and in it, expected one of them",
+        ),
+        (
+            "{stream: x, format: json}",
+            "{from: s, stream: o, partitions: 3}",
+            "j:5:27: error: `partitions` is no part of a sink's `stream`, expected `format`, `key`, `streamlets`",
+        ),
+        (
+            "{stream: x, format: json}",
+            "{from: s, file: {path: o}, format: csv}",
+            "j:5:33: error: `format` stands beside a `stream` or a `kafka`, and this sink has neither, \
+             expected `format` in the table of the sink's kind, such as `file: {format: ...}`",
+        ),
+        (
+            "{stream: x, format: json}",
+            "{from: s, stream: o, streamlets: many}",
+            "j:5:39: error: found `many`, expected a whole number from 0 to 4294967295",
+        ),
+    ] {
+        let text = format!("name: j\nsources:\n  s: {source}\nsinks:\n  o: {sink}\n");
+        let refused = parse(&text, "j").expect_err("it is refused").to_string();
+        assert_eq!(refused.lines().next(), Some(expected), "{text}");
     }
 }

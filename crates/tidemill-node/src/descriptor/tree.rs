@@ -1,9 +1,9 @@
 //! A YAML or JSON text as a tree in which every name and value knows its place.
 //!
 //! Numbers keep the text they were written as, so that a field of text may hold `1` or `1.50`.
-//! Invariants: the depth, the number of nodes and the use of aliases are bounded before memory is.
+//! Invariants: the depth, the number of items and the use of aliases are bounded before memory is.
 
-use crate::diagnostic::{Place, Problem, VALUE_SHOWN_MAX, excerpt};
+use crate::diagnostic::{Problem, TextPlace, VALUE_SHOWN_MAX, excerpt};
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, SeqAccess},
@@ -14,47 +14,47 @@ use std::fmt;
 /// Deepest nesting of a job.
 const DEPTH_MAX: usize = 32;
 /// Most values in a job.
-const NODES_MAX: usize = 100_000;
+const ITEMS_MAX: usize = 100_000;
 /// Most uses of aliases in a job.
 const ALIASES_MAX: usize = 1_000;
 
 /// A value and its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct Item {
     /// Where it stands; none if it was set from outside the text.
-    pub(crate) place: Option<Place>,
-    pub(crate) value: Value,
-    /// What a scalar looks like in the text, with quotes.
+    pub(crate) place: Option<TextPlace>,
+    pub(crate) value: ItemValue,
+    /// A scalar as it is written in the text, with quotes.
     pub(crate) raw: String,
 }
 
-/// What a node holds.
+/// The content of an item.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub(crate) enum ItemValue {
     Null,
     Bool(bool),
     Unsigned(u64),
     Signed(i64),
     Float(f64),
     Text(String),
-    List(Vec<Node>),
-    Table(Vec<(Name, Node)>),
+    List(Vec<Item>),
+    Table(Vec<(Name, Item)>),
 }
 
 /// The name of an entry of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) text: String,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<TextPlace>,
 }
 
-impl Node {
+impl Item {
     /// Reads a text.
-    pub(crate) fn parse(text: &str) -> Result<Self, Box<(Option<Place>, Problem)>> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Box<(Option<TextPlace>, Problem)>> {
         let options = serde_saphyr::options! {
             budget: serde_saphyr::budget! {
                 max_depth: DEPTH_MAX,
-                max_nodes: NODES_MAX,
+                max_nodes: ITEMS_MAX,
                 max_aliases: ALIASES_MAX,
                 max_documents: 1,
             },
@@ -67,13 +67,13 @@ impl Node {
                 let place = error.location().and_then(place);
                 Box::new((place, Problem::new::<String>([], message(&error))))
             })?;
-        Ok(node(raw, text))
+        Ok(item_of(raw, text))
     }
 
     /// The entry of a table with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&(Name, Self)> {
         match &self.value {
-            Value::Table(entries) => entries.iter().find(|(it, _)| it.text == name),
+            ItemValue::Table(entries) => entries.iter().find(|(it, _)| it.text == name),
             _ => None,
         }
     }
@@ -81,49 +81,52 @@ impl Node {
     /// The entry of a list with this number.
     pub(crate) fn entry(&self, number: &str) -> Option<&Self> {
         match &self.value {
-            Value::List(entries) => entries.get(number.parse::<usize>().ok()?),
+            ItemValue::List(entries) => entries.get(number.parse::<usize>().ok()?),
             _ => None,
         }
     }
 
-    /// What kind of thing this is, for messages.
+    /// The item in words, for messages.
     pub(crate) fn describe(&self) -> String {
         match &self.value {
-            Value::Null => "nothing".to_owned(),
-            Value::Bool(_) | Value::Unsigned(_) | Value::Signed(_) | Value::Float(_) => {
+            ItemValue::Null => "nothing".to_owned(),
+            ItemValue::Bool(_)
+            | ItemValue::Unsigned(_)
+            | ItemValue::Signed(_)
+            | ItemValue::Float(_) => {
                 format!("`{}`", self.raw)
             }
-            Value::Text(text) => format!("`{}`", excerpt(text, VALUE_SHOWN_MAX)),
-            Value::List(_) => "a list".to_owned(),
-            Value::Table(_) => "a table".to_owned(),
+            ItemValue::Text(text) => format!("`{}`", excerpt(text, VALUE_SHOWN_MAX)),
+            ItemValue::List(_) => "a list".to_owned(),
+            ItemValue::Table(_) => "a table".to_owned(),
         }
     }
 
     /// Where `within`, a place in the text that a scalar holds, stands in the file: exact for
     /// plain, simply quoted and literal (`|`) scalars, else the start of the scalar.
-    pub(crate) fn place_within(&self, within: Place) -> Option<Place> {
+    pub(crate) fn place_within(&self, within: TextPlace) -> Option<TextPlace> {
         let start = self.place?;
-        let Value::Text(text) = &self.value else { return Some(start) };
+        let ItemValue::Text(text) = &self.value else { return Some(start) };
         let quotes = match self.raw.strip_prefix(['"', '\'']) {
             Some(quoted) if quoted.starts_with(text.as_str()) && !text.contains('\n') => 1,
             None if same_lines(&self.raw, text) => 0,
             _ => return Some(start),
         };
         let line = start.line + within.line.saturating_sub(1);
-        Some(Place { line, column: start.column + quotes + within.column.saturating_sub(1) })
+        Some(TextPlace { line, column: start.column + quotes + within.column.saturating_sub(1) })
     }
 }
 
-/// Whether two texts have the same lines but for indentation and what follows the last.
+/// True if two texts have the same lines but for indentation and the end.
 fn same_lines(a: &str, b: &str) -> bool {
     let lines = |text| str::lines(text).map(str::trim_start);
     lines(a.trim_end()).eq(lines(b.trim_end()))
 }
 
-fn place(location: Location) -> Option<Place> {
+fn place(location: Location) -> Option<TextPlace> {
     let line = u32::try_from(location.line()).ok()?;
     let column = u32::try_from(location.column()).ok()?;
-    (line > 0).then_some(Place { line, column: column.max(1) })
+    (line > 0).then_some(TextPlace { line, column: column.max(1) })
 }
 
 /// The reader's message without its own note of the place.
@@ -139,7 +142,7 @@ fn message(error: &serde_saphyr::Error) -> String {
             }
             BudgetBreach::Documents { .. } => "a job is one YAML document".to_owned(),
             _ => format!(
-                "the job is too large: at most {NODES_MAX} values and {ALIASES_MAX} aliases, what an \
+                "the job is too large: at most {ITEMS_MAX} values and {ALIASES_MAX} aliases, what an \
                  alias repeats counted"
             ),
         };
@@ -157,7 +160,7 @@ fn message(error: &serde_saphyr::Error) -> String {
     text.lines().next().unwrap_or(text).trim_start_matches("error: ").trim().to_owned()
 }
 
-/// What stands at a place of the text; nothing if that is not known.
+/// The text at a place; empty if that is not known.
 fn written_at(location: Location, text: &str) -> &str {
     let span = location.span();
     let bytes = span.byte_offset().zip(span.byte_len());
@@ -168,7 +171,7 @@ fn written_at(location: Location, text: &str) -> &str {
     range.unwrap_or_default().trim()
 }
 
-fn node(raw: Spanned<Raw>, text: &str) -> Node {
+fn item_of(raw: Spanned<Raw>, text: &str) -> Item {
     // At an alias stands its name; a number or a truth value looks as it does where it has that.
     let written = match raw.value {
         Raw::Bool(_) | Raw::Unsigned(_) | Raw::Signed(_) | Raw::Float(_) => {
@@ -177,37 +180,37 @@ fn node(raw: Spanned<Raw>, text: &str) -> Node {
         _ => written_at(raw.referenced, text),
     };
     let value = match raw.value {
-        Raw::Null => Value::Null,
-        Raw::Bool(value) => Value::Bool(value),
-        Raw::Unsigned(value) => Value::Unsigned(value),
-        Raw::Signed(value) => Value::Signed(value),
-        Raw::Float(value) => Value::Float(value),
-        Raw::Text(value) => Value::Text(value),
+        Raw::Null => ItemValue::Null,
+        Raw::Bool(value) => ItemValue::Bool(value),
+        Raw::Unsigned(value) => ItemValue::Unsigned(value),
+        Raw::Signed(value) => ItemValue::Signed(value),
+        Raw::Float(value) => ItemValue::Float(value),
+        Raw::Text(value) => ItemValue::Text(value),
         Raw::List(entries) => {
-            Value::List(entries.into_iter().map(|entry| node(entry, text)).collect())
+            ItemValue::List(entries.into_iter().map(|entry| item_of(entry, text)).collect())
         }
-        Raw::Table(entries) => Value::Table(
+        Raw::Table(entries) => ItemValue::Table(
             entries
                 .into_iter()
                 .map(|(name, value)| {
                     let place = place(name.referenced);
-                    (Name { text: name.value, place }, node(value, text))
+                    (Name { text: name.value, place }, item_of(value, text))
                 })
                 .collect(),
         ),
     };
     let raw_text = match &value {
-        Value::List(_) | Value::Table(_) => String::new(),
-        Value::Bool(value) if written.is_empty() => value.to_string(),
-        Value::Unsigned(value) if written.is_empty() => value.to_string(),
-        Value::Signed(value) if written.is_empty() => value.to_string(),
-        Value::Float(value) if written.is_empty() => value.to_string(),
+        ItemValue::List(_) | ItemValue::Table(_) => String::new(),
+        ItemValue::Bool(value) if written.is_empty() => value.to_string(),
+        ItemValue::Unsigned(value) if written.is_empty() => value.to_string(),
+        ItemValue::Signed(value) if written.is_empty() => value.to_string(),
+        ItemValue::Float(value) if written.is_empty() => value.to_string(),
         _ => written.to_owned(),
     };
-    Node { place: place(raw.referenced), value, raw: raw_text }
+    Item { place: place(raw.referenced), value, raw: raw_text }
 }
 
-/// What the reader finds, each with its location.
+/// A value as the YAML reader gives it, with locations.
 enum Raw {
     Null,
     Bool(bool),

@@ -17,7 +17,7 @@ fn a_long_line_is_cut_round_the_column() {
     let line = format!("{}WRONG{}", "a".repeat(500), "b".repeat(500));
     let diagnostic = Diagnostic {
         file: "j".to_owned(),
-        place: Some(Place { line: 7, column: 501 }),
+        place: Some(TextPlace { line: 7, column: 501 }),
         line: Some(line),
         problem: Problem::new(["x"], "bad"),
     };
@@ -35,7 +35,7 @@ fn a_line_is_shown_without_its_password() {
     let column = u32::try_from(line.find("tabel").expect("it is there")).expect("a short line") + 1;
     let diagnostic = Diagnostic {
         file: "j".to_owned(),
-        place: Some(Place { line: 7, column }),
+        place: Some(TextPlace { line: 7, column }),
         line: Some(line.to_owned()),
         problem: Problem::new(["x"], "bad"),
     };
@@ -53,4 +53,29 @@ fn one_of_reads_as_a_sentence() {
     let many: Vec<String> = (0..30).map(|n| format!("c{n}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert!(one_of(&many).ends_with("`c23` and 6 more"), "{}", one_of(&many));
+}
+
+#[test]
+fn an_unseen_character_is_named_in_a_suggestion() {
+    let names = ["id", "price", "\u{feff}first"];
+    let shown = |given: &str| {
+        let problem = Problem::new(["x"], format!("unknown column `{given}`"));
+        let problem = problem.one_of(given, names);
+        Diagnostic { file: "j".to_owned(), place: None, line: None, problem }.to_string()
+    };
+    for (given, expected) in [
+        ("i\u{200b}d", "U+200B (zero width space) as character 2), expected"),
+        ("pric\u{435}", "U+0435 (Cyrillic letter) as character 5), expected"),
+        ("\u{456}\u{501}", "U+0456 (Cyrillic letter) as character 1, U+0501"),
+        (
+            "first",
+            "did you mean `\u{feff}first`? (the name has U+FEFF (byte order mark) as character 1)",
+        ),
+        ("\u{200b}", "U+200B (zero width space) as character 1), expected"),
+    ] {
+        let text = shown(given);
+        assert!(text.contains(expected), "{given:?}: {text}");
+        assert_eq!(text.contains("did you mean"), given != "\u{200b}", "{text}");
+    }
+    assert!(!shown("pirce").contains("U+"), "{}", shown("pirce"));
 }

@@ -1,13 +1,13 @@
 //! Checkpoints of a node's jobs: of one that runs through its engine, of one that does not in its
 //! folder.
 
-use super::{JobView, Jobs, JobsError, Record, Submission};
+use super::{JobRecord, JobView, Jobs, JobsError, Submission};
 use crate::checkpoint::{CheckpointView, stored_checkpoints};
 use std::sync::{Arc, PoisonError};
 use tidemill_checkpoints::{CheckpointError, CheckpointInfo, Checkpoints, Manifest};
 use tidemill_flow::{AskError, JobHandle};
 
-/// Who has the checkpoints of a job.
+/// The owner of a job's checkpoints.
 enum Holder {
     Running(Arc<JobHandle>),
     Folder(Box<Checkpoints>),
@@ -56,7 +56,7 @@ impl Jobs {
         Ok(self.listed(name)?.into_iter().map(|(info, _)| info).collect())
     }
 
-    /// Checkpoints of a job that are damaged: their numbers, and what is wrong with each.
+    /// Damaged checkpoints of a job: the number of each, with its problem.
     ///
     /// # Errors
     /// As [`Self::checkpoints`].
@@ -107,7 +107,7 @@ impl Jobs {
     }
 
     /// Starts a job from one of its checkpoints: as it was submitted, or changed in a way that the
-    /// saved state fits. It goes on with its ledger and what its sinks hold, or begins anew with the
+    /// saved state fits. It goes on with its ledger and the rows of its sinks, or begins anew with the
     /// saved state: a checkpoint of an earlier life can only be begun with.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl Jobs {
     }
 }
 
-fn as_submitted(record: &Record) -> Submission {
+fn as_submitted(record: &JobRecord) -> Submission {
     Submission {
         text: record.text.clone(),
         file: record.file.clone(),

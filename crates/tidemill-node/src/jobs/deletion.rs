@@ -1,14 +1,14 @@
-//! Jobs that are deleted: all that is in their folder, and what they keep on a server.
+//! Deletion of jobs: their folder, and their checkpoints on a server.
 //!
 //! ```text
 //! job.json ─ renamed ─▶ deleted.json ─▶ the place on the server ─▶ all other files ─▶ deleted.json
 //! ```
 //!
 //! Invariants: a job that has not ended is not deleted; from the renaming on there is no such job,
-//! whatever becomes of the node, and what is left is deleted when the node starts, when a job of
+//! whatever becomes of the node, and the rest is deleted when the node starts, when a job of
 //! that name is submitted, or when it is deleted again.
 
-use super::{Folder, Jobs, JobsError, Record};
+use super::{Folder, JobRecord, Jobs, JobsError};
 use crate::checkpoint::remote_place;
 use std::{
     io,
@@ -21,7 +21,7 @@ use tidemill_checkpoints::{Backend, BackendError, CheckpointError};
 mod tests;
 
 impl Jobs {
-    /// Deletes a job that has ended, with its folder and what it keeps on a server. What its sinks
+    /// Deletes a job that has ended, with its folder and its checkpoints on a server. The output of its sinks
     /// have written elsewhere stays.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Jobs {
         self.finish_deletion(name)
     }
 
-    /// Deletes what is left of a job that was being deleted. Who calls has the job's turn.
+    /// Deletes the rest of a job that was being deleted. The caller has the job's turn.
     pub(super) fn finish_deletion(&self, name: &str) -> Result<(), JobsError> {
         let folder = self.folder_of(name);
         let disk = |error| JobsError::Disk { path: folder.path().to_owned(), error };
@@ -114,17 +114,17 @@ impl Jobs {
         }
     }
 
-    /// Whether a job keeps its checkpoints on a server: its folder has what shows that they are its.
-    pub(super) fn keeps_elsewhere(record: &Record) -> bool {
+    /// True if a job keeps its checkpoints on a server: its folder proves that they are its own.
+    pub(super) fn keeps_elsewhere(record: &JobRecord) -> bool {
         Self::parse(record).is_ok_and(|it| {
             it.spec.checkpoint.as_ref().is_some_and(|it| crate::checkpoint::is_remote(&it.backend))
         })
     }
 
-    /// What a job keeps on a server, if there is anything and it is this job's.
+    /// The checkpoints of a job on a server, if there are any and they are this job's.
     fn place_of(
         &self,
-        record: &Record,
+        record: &JobRecord,
         folder: &Folder,
     ) -> Result<Option<Arc<dyn Backend>>, JobsError> {
         let Ok(descriptor) = Self::parse(record) else {
@@ -156,13 +156,13 @@ impl Folder {
         self.delete_all()
     }
 
-    /// Whether a job was being deleted here.
+    /// True if a job was being deleted here.
     pub(super) fn is_deleted(&self) -> io::Result<bool> {
         self.world.disk.exists(&self.mark())
     }
 
     /// The job that was being deleted.
-    fn read_deleted(&self) -> io::Result<Option<Record>> {
+    fn read_deleted(&self) -> io::Result<Option<JobRecord>> {
         self.read_file(&self.mark())
     }
 
@@ -180,7 +180,7 @@ impl Folder {
     }
 }
 
-/// Deletes a file, or a folder with all in it. A link is deleted, and not what it leads to.
+/// Deletes a file, or a folder with all in it. A link is deleted, and not its target.
 fn delete_tree(disk: &dyn tidemill_env::Disk, path: &Path) -> io::Result<()> {
     match disk.remove(path) {
         Err(error)

@@ -1,7 +1,7 @@
 //! Why something was not done to a job, and whether it is worth trying again.
 
 use super::JOBS_MAX;
-use crate::{diagnostic::Refused, look::StateError};
+use crate::{diagnostic::Refused, state_query::StateError};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -59,7 +59,7 @@ pub enum JobsError {
         /// The job that the file is of.
         other: String,
     },
-    /// What the node noted of the job is not what it wrote.
+    /// The note of the job is not as the node wrote it.
     #[error(
         "{error}: the job is not known, and nothing of it was changed; bring that file back from a \
          copy, or remove the folder {} if the job is over", folder.display()
@@ -67,7 +67,7 @@ pub enum JobsError {
     Damaged {
         /// The job's folder.
         folder: PathBuf,
-        /// What is wrong with which file.
+        /// The file, with its problem.
         error: io::Error,
     },
     /// The node's disk failed.
@@ -75,7 +75,7 @@ pub enum JobsError {
     Disk {
         /// Where.
         path: PathBuf,
-        /// What it said.
+        /// Its error.
         error: io::Error,
     },
     /// It was started, and that could not be noted.
@@ -85,7 +85,7 @@ pub enum JobsError {
     NotNoted {
         /// Where.
         path: PathBuf,
-        /// What the disk said.
+        /// The error of the disk.
         error: io::Error,
     },
     /// The node is stopping.
@@ -106,7 +106,7 @@ impl From<CheckpointError> for JobsError {
 }
 
 impl JobsError {
-    /// What a job's folder could not be read for.
+    /// The reason that a job's folder could not be read.
     pub(super) fn unread(folder: &Path, error: io::Error) -> Self {
         let folder = folder.to_owned();
         match error.kind() {
@@ -115,7 +115,7 @@ impl JobsError {
         }
     }
 
-    /// Whether the same may be done later, as nothing is wrong but that something outside is away.
+    /// True if the same may succeed later: only a server is away.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {

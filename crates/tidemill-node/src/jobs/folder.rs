@@ -1,4 +1,4 @@
-//! A job's folder: what was submitted, and what is to become of it, in one file.
+//! A job's folder: the submission and the wanted status, in one file.
 
 use super::Status;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ const FILE: &str = "job.json";
 
 /// A job on the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct JobRecord {
     pub(super) name: String,
     #[serde(flatten)]
     pub(super) status: Status,
@@ -28,15 +28,15 @@ pub(super) struct Record {
     pub(super) base_dir: Option<PathBuf>,
     /// Worker threads, if they were changed.
     pub(super) threads: Option<usize>,
-    /// How it is begun, until it is known that it has.
+    /// The way it begins, until it has begun.
     #[serde(default)]
     pub(super) begins: Option<Begins>,
-    /// What it takes the place of, until then.
+    /// The job that it replaces, until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) before: Option<Box<Record>>,
+    pub(super) before: Option<Box<JobRecord>>,
 }
 
-/// How a job that was submitted begins.
+/// The way a submitted job begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Begins {
     /// It goes on where it stopped.
@@ -52,7 +52,7 @@ impl Begins {
     pub(super) const RESUMED: Self = Self { resume: true, from: None, life: 0 };
 }
 
-impl Record {
+impl JobRecord {
     /// The file that it was read from, if that is known.
     pub(super) fn job_file(&self) -> Option<PathBuf> {
         Some(self.base_dir.as_ref()?.join(Path::new(&self.file).file_name()?))
@@ -83,15 +83,15 @@ impl Folder {
         self.path.join("deleted.json")
     }
 
-    /// What is there; none if there is no such file.
+    /// The note; none if there is no such file.
     ///
     /// # Errors
-    /// The disk's; [`io::ErrorKind::InvalidData`] if it is not what was written there.
-    pub(super) fn read(&self) -> io::Result<Option<Record>> {
+    /// The disk's; [`io::ErrorKind::InvalidData`] if the file is not as it was written.
+    pub(super) fn read(&self) -> io::Result<Option<JobRecord>> {
         self.read_file(&self.file())
     }
 
-    pub(super) fn read_file(&self, path: &Path) -> io::Result<Option<Record>> {
+    pub(super) fn read_file(&self, path: &Path) -> io::Result<Option<JobRecord>> {
         let bytes = match self.world.disk.read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -102,7 +102,7 @@ impl Folder {
             io::Error::new(io::ErrorKind::InvalidData, message)
         };
         let json = unseal(&bytes).map_err(|error| damaged(&error))?;
-        let record: Record = serde_json::from_slice(&json).map_err(|error| damaged(&error))?;
+        let record: JobRecord = serde_json::from_slice(&json).map_err(|error| damaged(&error))?;
         if self.path.file_name().is_none_or(|it| *it != *record.name) {
             let message = format!("{} is that of job `{}`", path.display(), record.name);
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
@@ -111,7 +111,7 @@ impl Folder {
     }
 
     /// Replaces it in one step that outlives a power cut.
-    pub(super) fn write(&self, record: &Record) -> io::Result<()> {
+    pub(super) fn write(&self, record: &JobRecord) -> io::Result<()> {
         let disk = &*self.world.disk;
         disk.create_dir_all(&self.path)?;
         if let Some(above) = self.path.parent() {
@@ -127,12 +127,12 @@ impl Folder {
         disk.sync_dir(&self.path)
     }
 
-    /// What is to be the file.
+    /// The next version of the file.
     fn begun(&self) -> PathBuf {
         self.path.join("job.json.new")
     }
 
-    /// Removes what was to be the file, when the process ended.
+    /// Removes the next version of the file, left by a crash.
     pub(super) fn remove_begun(&self) -> io::Result<()> {
         self.world.disk.remove(&self.begun())
     }

@@ -1,11 +1,11 @@
 //! States of a node's jobs, looked at: of one that runs as they are, or in one of its checkpoints.
 
-use super::{Jobs, JobsError, Record};
+use super::{JobRecord, Jobs, JobsError};
 use crate::{
     Registry,
     checkpoint::stored_checkpoints,
-    look::{self, Answer, StateError, TableView, TooLarge},
     plan::PlanOptions,
+    state_query::{self, Answer, StateError, TableView, TooLarge},
 };
 use std::sync::{Arc, PoisonError};
 use tidemill_checkpoints::CheckpointReader;
@@ -26,21 +26,24 @@ pub enum StateOf {
     Checkpoint(u64),
 }
 
-/// Who has the states of a job.
+/// The owner of a job's states.
 enum StateHolder {
     Running(Arc<JobHandle>),
     Folder(CheckpointReader),
 }
 
 impl Jobs {
-    pub(super) fn entry(&self, name: &str) -> Result<(Record, Option<Arc<JobHandle>>), JobsError> {
+    pub(super) fn entry(
+        &self,
+        name: &str,
+    ) -> Result<(JobRecord, Option<Arc<JobHandle>>), JobsError> {
         let state = self.state();
         let entry = state.jobs.get(name).ok_or_else(|| JobsError::Unknown(name.to_owned()))?;
         Ok((entry.record.clone(), entry.handle.clone()))
     }
 
     /// The stages of a job that does not run.
-    fn planned(&self, record: &Record) -> Result<QueryableStages, JobsError> {
+    fn planned(&self, record: &JobRecord) -> Result<QueryableStages, JobsError> {
         let folder = self.folder.join(&record.name);
         let options = PlanOptions {
             base_dir: record.base_dir.clone().unwrap_or_else(|| folder.clone()),
@@ -50,7 +53,7 @@ impl Jobs {
             ..PlanOptions::default()
         };
         let descriptor = Self::parse(record)?;
-        let stages = look::stages(&descriptor, &options, &self.world, &Registry::default());
+        let stages = state_query::stages(&descriptor, &options, &self.world, &Registry::default());
         stages.map_err(JobsError::Refused)
     }
 
@@ -73,7 +76,7 @@ impl Jobs {
     pub fn state_tables(&self, name: &str) -> Result<Vec<TableView>, JobsError> {
         let (record, handle) = self.entry(name)?;
         let stages = handle.map_or_else(|| self.planned(&record), |it| Ok(it.stages()))?;
-        Ok(look::tables(&stages))
+        Ok(state_query::tables(&stages))
     }
 
     /// Asks the state of a stage with SQL.
@@ -88,7 +91,7 @@ impl Jobs {
     ) -> Result<Answer, JobsError> {
         self.look(name, |stages, holder| {
             let look = |table| holder.look((stages, stage), of, table);
-            Ok(look::query((name, stages, stage), sql, look)?)
+            Ok(state_query::query((name, stages, stage), sql, look)?)
         })
     }
 
@@ -102,10 +105,10 @@ impl Jobs {
         of: StateOf,
     ) -> Result<Vec<u8>, JobsError> {
         self.look(name, |stages, holder| {
-            let nth = look::table(stages, stage, table)?;
+            let nth = state_query::table(stages, stage, table)?;
             let look = holder.look((stages, stage), of, nth)?;
             let mut out = Bounded::default();
-            look::export((name, stages), &look, nth, &mut out)?;
+            state_query::export((name, stages), &look, nth, &mut out)?;
             Ok(out.0)
         })
     }

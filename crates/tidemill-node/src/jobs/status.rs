@@ -1,17 +1,17 @@
-//! What becomes of a job, and how others see it.
+//! The status of a job, and its view for others.
 
 use serde::Serialize;
 use tidemill_flow::Progress;
 use tidemill_types::job::Delivery;
 
-/// What is to become of a job, or became of it.
+/// The status of a job: wanted, or reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(tag = "status", content = "message", rename_all = "lowercase")]
 pub enum Status {
     /// It runs, and runs again when the node starts again.
     Running,
     /// It is wanted and cannot be started yet, as something that it needs is away; the message says
-    /// what. It is tried again and again.
+    /// which server. It is tried again and again.
     Waiting(String),
     /// All its sources ended, and all output is flushed.
     Finished,
@@ -25,7 +25,7 @@ impl Status {
     /// All that there are.
     pub const NAMES: [&str; 5] = ["running", "waiting", "finished", "cancelled", "failed"];
 
-    /// Whether it is to run when its node starts again.
+    /// True if the job runs when its node starts again.
     pub(super) fn is_wanted(&self) -> bool {
         matches!(self, Self::Running | Self::Waiting(_))
     }
@@ -48,7 +48,7 @@ impl Status {
 pub struct JobView {
     /// Its name.
     pub name: String,
-    /// What became of it.
+    /// Its status.
     #[serde(flatten)]
     pub status: Status,
     /// Its delivery.
@@ -58,6 +58,6 @@ pub struct JobView {
     /// When it is tried next to start it, in microseconds since 1970, if it waits for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_try_us: Option<i64>,
-    /// How far it is, or was when it ended; none if it ended in an earlier life of the node.
+    /// Its progress, up to its end; none if it ended in an earlier life of the node.
     pub progress: Option<Progress>,
 }

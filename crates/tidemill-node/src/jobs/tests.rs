@@ -255,7 +255,7 @@ fn rows(job: &JobView) -> u64 {
 }
 
 /// A job has doubled ten numbers and was cancelled: its folder, and what is noted there.
-fn has_run(folder: &TempDir) -> (Folder, Record) {
+fn has_run(folder: &TempDir) -> (Folder, JobRecord) {
     let node = node(folder);
     fill(&node, folder, 0, 10);
     node.jobs.submit(submission(folder, DOUBLE)).unwrap();
@@ -305,7 +305,7 @@ fn a_submission_that_was_cut_short_and_is_refused_leaves_the_job_as_it_was() {
     let begins = Some(Begins { resume: true, from: Some(99), life: 7 });
     let (status, text) = (Status::Running, DOUBLE.replace("n * 2", "n * 3"));
     let record =
-        Record { status, text, begins, before: Some(before.clone().into()), ..before.clone() };
+        JobRecord { status, text, begins, before: Some(before.clone().into()), ..before.clone() };
     of.write(&record).unwrap();
     let second = node(&folder);
     second.wait("double", |it| it.status == Status::Cancelled);
@@ -394,8 +394,12 @@ fn a_job_that_has_begun_anew_is_not_put_back_though_that_was_not_noted() {
     let folder = TempDir::new().unwrap();
     let (of, before) = has_run(&folder);
     let begins = Some(Begins { resume: false, from: None, life: 7 });
-    let mut record =
-        Record { status: Status::Running, begins, before: Some(before.clone().into()), ..before };
+    let mut record = JobRecord {
+        status: Status::Running,
+        begins,
+        before: Some(before.clone().into()),
+        ..before
+    };
     of.write(&record).unwrap();
     let second = node(&folder);
     second.wait("double", |it| rows(it) == 10);

@@ -1,8 +1,8 @@
 //! No sink writes into a file that something else of the job reads or writes.
 //!
-//! Files are compared, and not their paths: one file has many of those. A sink has its file and what
+//! Files are compared, and not their paths: one file has many of those. A sink has its file and all
 //! stands beside that: `PATH.tidemill` with its marks, or `PATH.partial`. The job has its data
-//! folder: the ledger, notes, dead letters and checkpoints in it. Its node has the streams, and what
+//! folder: the ledger, notes, dead letters and checkpoints in it. Its node has the streams, and all
 //! it keeps beside them. And there is the file that the job was read from.
 //!
 //! Nothing is opened here.
@@ -16,7 +16,7 @@ use tidemill_types::job::{DEAD_LETTER, FileSinkSpec, Format};
 /// A path is looked at up to so many folders above.
 const FOLDERS_MAX: usize = 256;
 
-/// What stands in a job's data folder besides notes and later files of the ledger.
+/// The names in a job's data folder besides notes and later files of the ledger.
 const OF_THE_JOB: [&str; 9] = [
     "lock",
     "ledger",
@@ -29,7 +29,7 @@ const OF_THE_JOB: [&str; 9] = [
     "checkpoints",
 ];
 
-/// What stands in the folder of a node besides its streams and its jobs.
+/// The names in the folder of a node besides its streams and its jobs.
 const OF_THE_NODE: [&str; 6] = [
     "log",
     "broker.redb",
@@ -109,7 +109,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A file that cannot be looked at cannot be opened: whoever tries that says so.
+    /// A file that cannot be looked at cannot be opened: the error comes with the opening.
     fn own(&self, owned: &mut Vec<Owned>, path: &Path, whose: &str) {
         if let Ok(file) = self.world.disk.identity(path) {
             owned.push(Owned { file, whose: whose.to_owned() });
@@ -130,7 +130,7 @@ impl Planner<'_> {
         self.world.disk.identity(path).is_ok_and(|it| it == *file)
     }
 
-    /// Whether a path leads into a folder.
+    /// True if a path leads into a folder.
     fn is_within(&self, path: &Path, folder: &Path) -> bool {
         let folder = self.world.disk.identity(folder);
         folder.is_ok_and(|folder| path.ancestors().skip(1).any(|it| self.is(it, &folder)))
@@ -146,7 +146,7 @@ impl Planner<'_> {
             || of_another_job()
     }
 
-    /// Whether a path leads into the folder of jobs, but not into that of this one: whatever it says,
+    /// True if a path leads into the folder of jobs, but not into that of this one: whatever it says,
     /// `..` and links included.
     fn is_of_another_job(&self, path: &Path, jobs: &Path) -> bool {
         let disk = &self.world.disk;

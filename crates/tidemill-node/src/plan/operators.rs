@@ -1,7 +1,7 @@
 //! Errors of operators and connectors as problems of the job: which field of which stage, and
 //! where in its expression.
 
-use crate::diagnostic::{Place, Problem};
+use crate::diagnostic::{Problem, TextPlace};
 use arrow_schema::SchemaRef;
 use std::fmt::Display;
 use tidemill_connectors::{ConnectorError, ConnectorErrorKind, SchemaPlace};
@@ -26,7 +26,7 @@ pub(super) fn columns(schema: &SchemaRef) -> Vec<&str> {
 fn expression(path: &[&str], error: &ExprError) -> Problem {
     let number = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
     Problem {
-        within: Some(Place { line: number(error.line), column: number(error.column) }),
+        within: Some(TextPlace { line: number(error.line), column: number(error.column) }),
         expected: error.expected.clone(),
         nearest: error.nearest.clone(),
         ..Problem::new(path.iter().copied(), error.message.clone())
@@ -88,7 +88,7 @@ pub(super) fn join_problem(
         spec.on.iter().enumerate().find_map(|(number, on)| find(on).map(|at| (number, on, at)));
     let (number, within) = found.map_or((0, None), |(number, on, at)| {
         let column = u32::try_from(on[..at].chars().count() + 1).unwrap_or(u32::MAX);
-        (number, Some(Place { line: 1, column }))
+        (number, Some(TextPlace { line: 1, column }))
     });
     let number = number.to_string();
     let message = format!("`{of}` has no column `{}`", unknown.name);
@@ -124,19 +124,19 @@ pub(super) fn top_problem(
     }
 }
 
-/// What is wrong with a file that is a source.
+/// The problem of a file that is a source.
 pub(super) fn source_problem(source: &str, error: &ConnectorError) -> Problem {
     let file = ["sources", source, "file"];
     column_problem(source, "the file", &file, &[file[0], file[1], file[2], "path"], error)
 }
 
-/// What is wrong with a stream that is a source.
+/// The problem of a stream that is a source.
 pub(super) fn stream_problem(source: &str, error: &ConnectorError) -> Problem {
     let place = ["sources", source];
     column_problem(source, "the stream", &place, &[place[0], place[1], "stream"], error)
 }
 
-/// What is wrong with a topic that is a source.
+/// The problem of a topic that is a source.
 pub(super) fn kafka_problem(source: &str, error: &ConnectorError) -> Problem {
     let part = match error.kind {
         ConnectorErrorKind::Unreachable | ConnectorErrorKind::Away => "brokers",
@@ -146,7 +146,7 @@ pub(super) fn kafka_problem(source: &str, error: &ConnectorError) -> Problem {
     column_problem(source, "the topic", &place, &[place[0], place[1], place[2], part], error)
 }
 
-/// `parent` has the part `schema`; what is no column's fault is said at `whole`.
+/// `parent` has the part `schema`; a problem of no column is shown at `whole`.
 fn column_problem(
     source: &str,
     what: &str,
@@ -186,7 +186,7 @@ pub(super) fn sink_problem(sink: &str, kind: &str, error: &ConnectorError) -> Pr
     }
 }
 
-/// The same of a table, at what names the database or the table.
+/// The same of a table, at the name of the database or the table.
 pub(super) fn table_problem(sink: &str, error: &ConnectorError) -> Problem {
     let problem = sink_problem(sink, "postgres", error);
     let part = match &error.kind {

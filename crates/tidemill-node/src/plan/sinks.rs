@@ -1,6 +1,6 @@
 //! Sinks of a job, and where its dead letters go.
 
-use super::{Outlets, Planner, operators, said};
+use super::{Outlets, Planner, operators, program_calls};
 use crate::diagnostic::Problem;
 use crate::preview::Preview;
 use arrow_schema::SchemaRef;
@@ -14,7 +14,7 @@ use tidemill_types::job::{DEAD_LETTER, Delivery, Format, SinkSpec};
 /// The file of dead letters in the data folder, when no sink takes them.
 pub(super) const DEAD_LETTER_FILE: &str = "dead-letter.ndjson";
 
-/// How many dead letters are kept for the summary.
+/// Number of dead letters that are kept for the summary.
 const LETTERS_SHOWN: usize = 10;
 
 impl Planner<'_> {
@@ -56,7 +56,7 @@ impl Planner<'_> {
     ) -> Result<(Box<dyn Sink>, String), Problem> {
         let made = self.open_sink(name, spec, schema)?;
         let skips = self.spec.delivery == Delivery::AtMostOnce && self.spec.checkpoint.is_some();
-        let is_lost = said::ask(&["sinks", name], || why_not_resumable(&*made.0))?;
+        let is_lost = program_calls::ask(&["sinks", name], || why_not_resumable(&*made.0))?;
         match is_lost.filter(|_| skips) {
             Some(message) if spec.file.is_some() => {
                 Err(Problem::new(["sinks", name, "file", "format"], message))
@@ -75,7 +75,7 @@ impl Planner<'_> {
     ) -> Result<(Box<dyn Sink>, String), Problem> {
         if let Some(make) = self.registry.sink(name) {
             let path = ["sinks", name];
-            let made = said::ask(&path, || make(schema))?;
+            let made = program_calls::ask(&path, || make(schema))?;
             let sink = made.map_err(|message| Problem::new(path, message))?;
             return Ok((sink, "the program".to_owned()));
         }
@@ -89,7 +89,7 @@ impl Planner<'_> {
         if let Some(stream) = &spec.stream {
             let place = ["sinks", name, "stream"];
             let place_of = || format!("stream {}", stream.name);
-            if self.streams != super::unseen::Streams::Opened {
+            if self.streams != super::validation::StreamAccess::Opened {
                 return match StreamSink::check(stream, schema) {
                     Ok(()) => Ok((Box::new(BlackholeSink::new()), place_of())),
                     Err(error) => Err(operators::sink_problem(name, "stream", &error)),

@@ -1,6 +1,6 @@
 //! One stage of a job as one or two nodes.
 
-use super::{Outlets, Planner, operators, said};
+use super::{Outlets, Planner, operators, program_calls};
 use crate::check;
 use crate::diagnostic::Problem;
 use arrow_schema::SchemaRef;
@@ -14,13 +14,13 @@ use tidemill_types::job::{PartitionSpec, StageSpec, WindowSpec};
 use tidemill_types::{SliceId, StageIx};
 
 /// A node that is about to be added: its operator and how rows reach it.
-pub(super) struct Part {
+pub(super) struct PlannedPart {
     pub(super) factory: Arc<dyn OperatorFactory>,
-    /// By port: what is read and how it is parted.
+    /// By port: the input and its partition.
     pub(super) ports: Vec<(Outlets, Partition)>,
 }
 
-/// What a part of a stage is planned as, or what is wrong with it.
+/// The plan of a part of a stage, or its problem.
 type Planning<T> = Result<T, Problem>;
 
 impl Planner<'_> {
@@ -67,7 +67,7 @@ impl Planner<'_> {
     }
 
     /// Adds the node of a stage with its links; gives back its main output.
-    fn add(&mut self, node_name: String, stage: &StageSpec, part: Part) -> Outlets {
+    fn add(&mut self, node_name: String, stage: &StageSpec, part: PlannedPart) -> Outlets {
         let outputs = part.factory.outputs();
         let node = self.node(node_name, stage, part);
         if let (Some(late), Some(schema)) = (&stage.late, outputs.get(1)) {
@@ -77,8 +77,8 @@ impl Planner<'_> {
     }
 
     /// Adds a node with its links.
-    pub(super) fn node(&mut self, name: String, stage: &StageSpec, part: Part) -> StageIx {
-        let Part { factory, ports } = part;
+    pub(super) fn node(&mut self, name: String, stage: &StageSpec, part: PlannedPart) -> StageIx {
+        let PlannedPart { factory, ports } = part;
         let slices = match ports.first().map(|(_, partition)| partition) {
             Some(Partition::Local) => 0,
             Some(Partition::One) => 1,
@@ -94,7 +94,7 @@ impl Planner<'_> {
         node
     }
 
-    fn main(&mut self, name: &str, stage: &StageSpec, input: Outlets) -> Planning<Part> {
+    fn main(&mut self, name: &str, stage: &StageSpec, input: Outlets) -> Planning<PlannedPart> {
         let schema = Arc::clone(&input.schema);
         if let Some(aggregate) = &stage.aggregate {
             let window = stage.window.as_ref();
@@ -109,13 +109,13 @@ impl Planner<'_> {
             let columns = stage.key.clone().unwrap_or_default();
             let factory = window::windowed(&schema, &columns, window, aggregate)
                 .map_err(|error| operators::aggregate_problem(name, &error))?;
-            return Ok(Part { factory, ports: vec![(input, key)] });
+            return Ok(PlannedPart { factory, ports: vec![(input, key)] });
         }
         if let Some(top) = &stage.top {
             let made = top::top(&schema, top)
                 .map_err(|error| operators::top_problem(name, top, &schema, &error))?;
             let partition = one_if_asked(stage, made.partition);
-            return Ok(Part { factory: made.factory, ports: vec![(input, partition)] });
+            return Ok(PlannedPart { factory: made.factory, ports: vec![(input, partition)] });
         }
         if let Some(dedup) = &stage.dedup {
             if dedup.within.is_some() {
@@ -125,14 +125,14 @@ impl Planner<'_> {
             let factory = dedup::dedup(&schema, dedup)
                 .map_err(|error| operators::dedup_problem(name, &error))?;
             let partition = one_if_asked(stage, Partition::Key(key));
-            return Ok(Part { factory, ports: vec![(input, partition)] });
+            return Ok(PlannedPart { factory, ports: vec![(input, partition)] });
         }
         let operator = stage.operator.as_deref().unwrap_or_default();
         let make = self.registry.operator(operator).ok_or_else(|| {
             Problem::new(["stages", name, "operator"], format!("there is no operator `{operator}`"))
         })?;
         let path = ["stages", name, "operator"];
-        let made = said::ask(&path, || {
+        let made = program_calls::ask(&path, || {
             let factory = make(&schema)?;
             let outputs = factory.outputs();
             // Whether keys of it can leave memory is seen in a state that it makes.
@@ -140,13 +140,13 @@ impl Planner<'_> {
             Ok((factory, outputs))
         })?;
         let (factory, outputs) = made.map_err(|message: String| Problem::new(path, message))?;
-        let wrong = outputs.iter().find_map(|it| said::wrong(&path, it));
+        let wrong = outputs.iter().find_map(|it| program_calls::wrong(&path, it));
         wrong.map_or(Ok(()), Err)?;
         let partition = asked_partition(name, stage, &schema)?;
-        Ok(Part { factory, ports: vec![(input, partition)] })
+        Ok(PlannedPart { factory, ports: vec![(input, partition)] })
     }
 
-    fn join(&mut self, name: &str, stage: &StageSpec) -> Option<Part> {
+    fn join(&mut self, name: &str, stage: &StageSpec) -> Option<PlannedPart> {
         let spec = stage.join.as_ref()?;
         let right_name = spec.right.as_ref().or(spec.table.as_ref())?;
         let left = self.names.get(&spec.left)?.clone();
@@ -181,7 +181,7 @@ impl Planner<'_> {
                 let one = stage.partition == Some(PartitionSpec::One);
                 let part = |keys| if one { Partition::One } else { Partition::Key(keys) };
                 let ports = vec![(left, part(made.left_keys)), (right, part(made.right_keys))];
-                Some(Part { factory: made.factory, ports })
+                Some(PlannedPart { factory: made.factory, ports })
             }
             Err(error) => {
                 let problem =
@@ -192,7 +192,7 @@ impl Planner<'_> {
         }
     }
 
-    /// How rows reach the windows of a stage.
+    /// The partition of the link to the windows of a stage.
     pub(super) fn key(
         &self,
         name: &str,
@@ -234,7 +234,12 @@ fn main_output(node: StageIx, outputs: &[SchemaRef]) -> Outlets {
 }
 
 /// `flat_map`, `where` and `select` as one node.
-fn transform_part(name: &str, stage: &StageSpec, input: Outlets, main: bool) -> Planning<Part> {
+fn transform_part(
+    name: &str,
+    stage: &StageSpec,
+    input: Outlets,
+    main: bool,
+) -> Planning<PlannedPart> {
     let made = transform::transform(
         &input.schema,
         stage.flat_map.as_ref(),
@@ -248,7 +253,7 @@ fn transform_part(name: &str, stage: &StageSpec, input: Outlets, main: bool) -> 
     } else {
         asked_partition(name, stage, &input.schema)?
     };
-    Ok(Part { factory, ports: vec![(input, partition)] })
+    Ok(PlannedPart { factory, ports: vec![(input, partition)] })
 }
 
 /// The partition that a stage asks for; by key if it has one, else local.

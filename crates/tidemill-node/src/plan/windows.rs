@@ -6,12 +6,12 @@
 //!                       └ 1 ─▶ late rows 3 ─▶ late rows
 //! ```
 
-use super::{Outlets, Planner, stage::Part};
+use super::{Outlets, Planner, stage::PlannedPart};
 use tidemill_flow::MEMBERS_SEPARATOR;
 use tidemill_operators::window;
 use tidemill_types::job::{JobSpec, StageSpec, WindowSpec};
 
-/// Whether a stage has windows over time and nothing before them.
+/// True if a stage has windows over time and nothing before them.
 fn is_plain(stage: &StageSpec) -> bool {
     let is_timed = matches!(stage.window, Some(WindowSpec::Tumbling(_) | WindowSpec::Sliding(_)));
     is_timed
@@ -42,9 +42,9 @@ fn shared_stage<'a>((name, stage): &(&'a str, &'a StageSpec)) -> Option<window::
 }
 
 impl Planner<'_> {
-    /// Plans all stages that read what this one reads and share their windows with another; says
-    /// whether this is one of them. A stage that is wrong shares nothing, and its own planning says
-    /// what it is.
+    /// Plans all stages that have the input of this one and share their windows with another.
+    /// Returns true if this is one of them. A stage that is wrong shares nothing, and its own planning says
+    /// the plan.
     pub(super) fn shared(&mut self, name: &str, stage: &StageSpec) -> bool {
         if !self.spec.state.share_windows || !is_plain(stage) || self.apart.contains(name) {
             return false;
@@ -78,7 +78,7 @@ impl Planner<'_> {
         let Ok(factory) = window::shared(&input.schema, key, &parts) else { return };
         let names: Vec<&str> = stages.iter().map(|(name, _)| *name).collect();
         let outputs = factory.outputs();
-        let part = Part { factory, ports: vec![(input.clone(), partition)] };
+        let part = PlannedPart { factory, ports: vec![(input.clone(), partition)] };
         let node = self.node(names.join(&MEMBERS_SEPARATOR.to_string()), first, part);
         for (nth, (name, stage)) in stages.iter().enumerate() {
             self.name(name, node, 2 * nth, outputs[2 * nth].clone());

@@ -1,11 +1,11 @@
-//! The HTTP side of a node: health, metrics, streams, and what clients of InfluxDB write.
+//! The HTTP side of a node: health, metrics, streams, and the writes of InfluxDB clients.
 //!
 //! ```text
 //! socket ─▶ server ─▶ patient ─▶ guard ─▶ routes ─▶ streams │ append │ read │ influx │ health │ metrics
 //!           connections, limits   Host, Origin      body: limits, deadline, gzip
 //! ```
 //!
-//! Handlers wait for sockets and notices; what may block (the log, inflating) runs on threads that
+//! Handlers wait for sockets and notifications; blocking work (the log, inflating) runs on threads that
 //! may. `docs/http.md` is the reference, and `openapi.json`, which is served, has the same routes.
 //!
 //! Read in this order: [`server`], `routes`, `guard`, `body`, `append`, `read`, `influx`.
@@ -27,13 +27,13 @@ mod influx;
 mod jobs;
 mod metrics;
 mod parameters;
-mod patient;
 mod position;
 mod problem;
 mod read;
 mod render;
 mod routes;
 pub mod server;
+mod slow_peers;
 mod state;
 mod states;
 mod streams;

@@ -29,7 +29,7 @@ const ID_CHARS: usize = 22;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Identity {
+struct NodeIdentity {
     version: u32,
     cluster_id: String,
 }
@@ -54,7 +54,7 @@ pub(super) fn cluster_id(world: &World, data: &Path, wanted: Option<&str>) -> io
     match disk.read(&path) {
         Ok(bytes) => {
             let json = unseal(&bytes).map_err(|error| damaged(&error))?;
-            let identity: Identity =
+            let identity: NodeIdentity =
                 serde_json::from_slice(&json).map_err(|error| damaged(&error))?;
             if identity.version != VERSION {
                 return Err(bad(format!("version {} is not known", identity.version)));
@@ -69,7 +69,7 @@ pub(super) fn cluster_id(world: &World, data: &Path, wanted: Option<&str>) -> io
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let cluster_id = wanted.map_or_else(|| new_id(world), str::to_owned);
-            let identity = Identity { version: VERSION, cluster_id };
+            let identity = NodeIdentity { version: VERSION, cluster_id };
             let bytes = seal(&serde_json::to_vec(&identity)?);
             let new = data.join(format!("{FILE}.new"));
             let mut file = disk.create(&new)?;

@@ -1,6 +1,6 @@
 //! Starting and stopping a node.
 //!
-//! Invariant: what can be known without touching the data folder is refused first: addresses.
+//! Invariant: problems that need no look at the data folder are refused first: addresses.
 
 use super::{http::Http, identity, open_files, settings::ServeSettings, upkeep::Upkeep};
 use crate::jobs::{Jobs, JobsError};
@@ -19,7 +19,7 @@ use tokio::{net::TcpListener, runtime, sync::watch};
 /// Stack of a thread that serves requests, in bytes: planning SQL goes as deep as the SQL does.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Why a node does not start. Each says what to do.
+/// Errors that keep a node from starting. Each names a way out.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// An address that other machines reach, without leave.
@@ -36,7 +36,7 @@ pub enum ServeError {
         address: SocketAddr,
         /// The option that says so.
         option: &'static str,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// Another process serves this data folder.
@@ -50,7 +50,7 @@ pub enum ServeError {
     Log {
         /// The data folder.
         folder: PathBuf,
-        /// What is wrong.
+        /// The problem.
         error: LogError,
     },
     /// The node's own files are there, and no log beside them.
@@ -62,9 +62,9 @@ pub enum ServeError {
     NoLog {
         /// The data folder.
         folder: PathBuf,
-        /// What should be there.
+        /// The expected one.
         missing: PathBuf,
-        /// What is.
+        /// The one that is there.
         beside: PathBuf,
     },
     /// A file of the node itself.
@@ -72,7 +72,7 @@ pub enum ServeError {
     Disk {
         /// Which.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         error: io::Error,
     },
     /// The broker's own data do not open.
@@ -171,15 +171,15 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// What is open in the data folder; closed again if the rest of the node does not start.
-struct Opened {
+/// The open parts of the data folder; closed again if the rest of the node does not start.
+struct OpenedFolder {
     log: Arc<Log>,
     broker: Option<Arc<Broker>>,
     jobs: Option<Arc<Jobs>>,
     keep: bool,
 }
 
-impl Drop for Opened {
+impl Drop for OpenedFolder {
     fn drop(&mut self) {
         if !self.keep {
             self.jobs.iter().for_each(|it| it.close());
@@ -246,7 +246,8 @@ impl Node {
         for finding in log.findings() {
             tracing::warn!("found when the log was opened: {finding}");
         }
-        let mut opened = Opened { log: Arc::clone(&log), broker: None, jobs: None, keep: false };
+        let mut opened =
+            OpenedFolder { log: Arc::clone(&log), broker: None, jobs: None, keep: false };
         let mut broker = settings.broker.clone();
         broker.cluster_id = cluster_id;
         let broker = {
@@ -282,7 +283,7 @@ impl Node {
         Ready { kafka: self.kafka.address(), http: self.http.address() }
     }
 
-    /// Takes no more connections, lets what is being answered end, closes the log.
+    /// Takes no more connections, lets requests under way end, closes the log.
     ///
     /// # Errors
     /// A part of the node panicked.
@@ -301,7 +302,7 @@ impl Node {
     }
 }
 
-/// Does what blocks on a thread that may.
+/// Runs blocking work on a thread that may block.
 async fn blocking<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ServeError> {
@@ -313,7 +314,7 @@ fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, ServeE
     listen_at(address).map_err(|error| ServeError::Listen { address, option, error })
 }
 
-/// Opens what is in the data folder. The log's lock is the lock of all of it.
+/// Opens the data folder. The log's lock is the lock of all of it.
 fn open(
     world: &World,
     data: &Path,

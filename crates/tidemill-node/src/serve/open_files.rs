@@ -1,4 +1,4 @@
-//! How many files and sockets the process may have open.
+//! The limit of open files and sockets of the process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -18,7 +18,7 @@ pub(super) fn raise() {
     }
 }
 
-/// How many may be open; none: any number.
+/// The limit; none: any number.
 pub(super) fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }

@@ -18,7 +18,7 @@ pub(in crate::serve) mod value;
 
 pub use page::markdown;
 pub use resolve::{FLAG, Given, misspelt_variable, resolve};
-pub use table::{GROUPS, Group, Setting, settings};
+pub use table::{GROUPS, Setting, SettingGroup, settings};
 pub use value::retention_time;
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
@@ -29,7 +29,7 @@ use tidemill_types::{ByteSize, Span};
 #[cfg(test)]
 mod tests;
 
-/// What a node keeps on its disk for what makes room there when it is full.
+/// Bytes that a node keeps free on its disk for the work that makes room when it is full.
 const RESERVE_BYTES: ByteSize = ByteSize(256 << 10);
 
 /// Settings of a node.
@@ -37,7 +37,7 @@ const RESERVE_BYTES: ByteSize = ByteSize(256 << 10);
 pub struct ServeSettings {
     /// The data folder; made if it is not there. Default `tidemill-data`.
     pub data: PathBuf,
-    /// Whether addresses that other machines reach are listened on, though nobody is asked for a
+    /// Listens on addresses that other machines reach, though nobody is asked for a
     /// password. Default false.
     pub insecure: bool,
     /// The cluster's id for a new data folder, or the one that an old one must have; none: a new
@@ -45,11 +45,11 @@ pub struct ServeSettings {
     pub cluster_id: Option<String>,
     /// Threads that serve connections; none: one a processor. Default none.
     pub threads: Option<NonZeroUsize>,
-    /// What is logged on standard error. Default info.
+    /// The level of log lines on standard error. Default info.
     pub log_level: LogLevel,
-    /// How it is written. Default text.
+    /// The form of log lines. Default text.
     pub log_format: LogFormat,
-    /// How often retention looks for data to remove. Default 10 s.
+    /// Time between two looks of retention for data to remove. Default 10 s.
     pub retention_every: Span,
     /// Of the log.
     pub log: LogOptions,
@@ -82,7 +82,7 @@ pub struct HttpSettings {
     pub idle_time: Span,
 }
 
-/// What is logged: this and what is worse.
+/// A level of log lines: this and the worse ones are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum LogLevel {
@@ -95,7 +95,7 @@ pub enum LogLevel {
     Trace,
 }
 
-/// How log lines are written.
+/// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// For persons.

@@ -1,4 +1,4 @@
-//! What a node does by itself every few seconds: retention, and notes of jobs that were put off.
+//! Upkeep of a node every few seconds: retention, and notes of jobs that were put off.
 //!
 //! One round after the other, on a thread that may block; the wait between two ends when the node
 //! stops, a round that is under way is waited for.

@@ -11,10 +11,14 @@ use datafusion_sql::sqlparser::{
     tokenizer::Span,
 };
 use std::ops::ControlFlow;
-use tidemill_types::TIME_COLUMN;
+use tidemill_types::{TIME_COLUMN, signs};
 
 /// The name among `names` that is most like `wrong`, if any is near enough to be meant.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let names: Vec<&str> = names.into_iter().collect();
+    if let Some(twin) = names.iter().find(|it| signs::look_alike(wrong, it)) {
+        return Some((*twin).to_owned());
+    }
     let lower = wrong.to_lowercase();
     let far = wrong.chars().count().div_ceil(3).max(1);
     names
@@ -99,6 +103,7 @@ impl NameCheck<'_> {
         let names: Vec<String> = visible().map(|name| format!("`{name}`")).collect();
         error.expected = Some(format!("one of {}", names.join(", ")));
         error.nearest = nearest(&ident.value, visible());
+        error.message.push_str(&signs::note(&ident.value, error.nearest.as_deref()));
         ControlFlow::Break(error)
     }
 }
@@ -120,5 +125,6 @@ fn call(function: &ast::Function) -> ControlFlow<ExprError> {
         return ControlFlow::Break(error);
     }
     error.nearest = nearest(&name, functions.names());
+    error.message.push_str(&signs::note(&name, error.nearest.as_deref()));
     ControlFlow::Break(error)
 }

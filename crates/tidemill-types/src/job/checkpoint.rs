@@ -82,10 +82,10 @@ pub struct RedisSpec {
     /// The server and its database: `redis://HOST:PORT/DB`, or `rediss://` for TLS. A user and a
     /// password that are not in it are taken from `REDIS_USERNAME` and `REDIS_PASSWORD`.
     pub url: String,
-    /// What its keys begin with, before the job's name (default `tidemill`).
+    /// Prefix of its keys, before the job's name (default `tidemill`).
     #[serde(default = "default_prefix")]
     pub prefix: String,
-    /// How long one request may take (default 30s).
+    /// Longest time of one request (default 30s).
     #[serde(default = "default_timeout")]
     pub timeout: Span,
 }
@@ -94,7 +94,7 @@ pub struct RedisSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectStoreSpec {
-    /// The bucket, and what names of objects begin with in it, before the job's name:
+    /// The bucket, and the prefix of its objects, before the job's name:
     /// `s3://BUCKET/PREFIX`. Credentials are taken from the environment: `AWS_ACCESS_KEY_ID`,
     /// `AWS_SECRET_ACCESS_KEY` and the others of its tools.
     pub url: String,
@@ -106,13 +106,13 @@ pub struct ObjectStoreSpec {
     /// `us-east-1`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Whether an endpoint without TLS is accepted (default false).
+    /// An endpoint without TLS is accepted (default false).
     #[serde(default)]
     pub allow_http: bool,
-    /// Whether the bucket is part of the host's name, not of the path (default false).
+    /// The bucket is part of the host's name, not of the path (default false).
     #[serde(default)]
     pub virtual_hosted: bool,
-    /// How long one request may take (default 30s).
+    /// Longest time of one request (default 30s).
     #[serde(default = "default_timeout")]
     pub timeout: Span,
 }
@@ -127,7 +127,7 @@ pub struct HbaseSpec {
     /// The table; it must be there, with a column family `t` (default `tidemill`).
     #[serde(default = "default_prefix")]
     pub table: String,
-    /// How long one request may take (default 30s).
+    /// Longest time of one request (default 30s).
     #[serde(default = "default_timeout")]
     pub timeout: Span,
 }

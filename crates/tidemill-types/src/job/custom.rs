@@ -1,12 +1,16 @@
 //! Fields of a job file that have a short form and a long form.
 
-use super::{CompressionSpec, CycleSpec, Every, Format, StartSpec, StreamSinkSpec};
+use super::{
+    CompressionSpec, CycleSpec, Every, Format, Isolation, MetaSpec, Named, StartSpec,
+    StreamSinkSpec, UntilSpec,
+};
 use crate::units::{ByteSize, Micros, Span};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, value::MapAccessDeserializer},
 };
+use serde_json::{Value, json};
 use std::fmt;
 
 /// `from: a` or `from: [a, b]`.
@@ -317,6 +321,65 @@ impl Serialize for StartSpec {
                 Err(_) => s.serialize_i64(time.0 / 1000),
             },
         }
+    }
+}
+
+/// The long form of a `stream` source.
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its JSON Schema is used")]
+pub(super) struct StreamSourceTable {
+    name: String,
+    format: Option<Format>,
+    schema: Option<Named<String>>,
+    sample: Option<usize>,
+    start: Option<StartSpec>,
+    until: Option<UntilSpec>,
+    isolation: Option<Isolation>,
+    meta: Option<MetaSpec>,
+}
+
+/// `stream: NAME` or `stream: {name: NAME, format: json}`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its JSON Schema is used")]
+pub(super) enum StreamSourceForm {
+    Name(String),
+    Table(StreamSourceTable),
+}
+
+/// Adds to the schema of a sink the parts of a stream or a topic that may stand beside it.
+pub(super) fn with_parts_beside(sink: &mut Schema) {
+    let Some(properties) = sink.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (name, schema) in [
+        (
+            "format",
+            json!({ "$ref": "#/$defs/Format", "description": "Format of the values: `json` (the default), `csv` (without a header) or `text`." }),
+        ),
+        (
+            "key",
+            json!({ "type": "array", "items": { "type": "string" }, "description": "Columns whose values are a record's key." }),
+        ),
+        (
+            "streamlets",
+            json!({ "type": "integer", "minimum": 1, "description": "Streamlets, if a stream is made (default 1)." }),
+        ),
+        (
+            "create",
+            json!({ "type": "boolean", "description": "A topic is made when the job starts, if it is not there." }),
+        ),
+        (
+            "partitions",
+            json!({ "type": "integer", "minimum": 1, "description": "Partitions, if a topic is made (default: the cluster's own)." }),
+        ),
+        (
+            "transaction_timeout",
+            json!({ "$ref": "#/$defs/Span", "description": "Longest time of a transaction of a topic (default 60s)." }),
+        ),
+    ] {
+        properties.entry(name).or_insert(schema);
     }
 }
 

@@ -13,12 +13,13 @@ pub struct KafkaSourceSpec {
     pub brokers: String,
     /// The topic.
     pub topic: String,
-    /// How the values of its records are read: `json`, `csv` (one line each), `text` or `influx`.
+    /// Format of the values of its records: `json`, `csv` (one line each), `text` or `influx`.
+    #[schemars(with = "Option<Format>")]
     pub format: Format,
     /// Types of columns by name. Columns that are not named here are found from the first records.
     #[serde(default, skip_serializing_if = "Named::is_empty")]
     pub schema: Named<String>,
-    /// How many records decide the types of columns (default 10,000).
+    /// Number of records that decide the types of columns (default 10,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub sample: Option<usize>,
@@ -34,7 +35,7 @@ pub struct KafkaSourceSpec {
     /// transaction; or `uncommitted`, all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
-    /// Columns for what records have beside their value.
+    /// Columns for the key, timestamp and position of records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<MetaSpec>,
 }
@@ -47,7 +48,7 @@ pub struct KafkaSinkSpec {
     pub brokers: String,
     /// The topic.
     pub topic: String,
-    /// How values are written: `json` (the default) or `text`.
+    /// Format of values: `json` (the default) or `text`.
     #[serde(default = "json")]
     pub format: Format,
     /// Columns whose values are the record's key and choose its partition. Without them records

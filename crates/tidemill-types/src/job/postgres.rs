@@ -44,7 +44,7 @@ impl fmt::Debug for DatabaseUrl {
 
 #[cfg(test)]
 mod tests {
-    //! What a person may see of it.
+    //! The part of it that a person may see.
 
     use super::*;
 

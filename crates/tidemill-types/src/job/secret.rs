@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// What stands for a password.
+/// The replacement of a password.
 const MASK: &str = "***";
 
 /// The text, with `***` for the password of each URL in it, and for each `password=` of its

@@ -6,7 +6,7 @@ use crate::units::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is done to records. Parts apply in this order: `flat_map`, `where`, `select`, then one of
+/// One operator on records. Parts apply in this order: `flat_map`, `where`, `select`, then one of
 /// `key` + `aggregate`, `top`, `join`, `dedup`; `join` applies before `where` and `select`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -31,7 +31,7 @@ pub struct StageSpec {
     /// Columns whose values decide the slice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Vec<String>>,
-    /// How records of a key are gathered in time.
+    /// Windows over the records of a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSpec>,
     /// Aggregates by column name, such as `avg(delay)`.
@@ -46,7 +46,7 @@ pub struct StageSpec {
     /// The first record of each key only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup: Option<DedupSpec>,
-    /// How records reach the slices of this stage (default: by key if there is one, else `local`).
+    /// Partition of the link to this stage (default: by key if there is one, else `local`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<PartitionSpec>,
     /// The name under which other stages read the records that came too late for their window.
@@ -80,7 +80,7 @@ pub struct FlatMapSpec {
     pub name: String,
 }
 
-/// How records of a key are gathered.
+/// A window over the records of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WindowSpec {
@@ -131,7 +131,7 @@ pub struct EmptySpec {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TopSpec {
-    /// How many rows of a group are kept.
+    /// Number of rows of a group that are kept.
     #[schemars(range(min = 1))]
     pub k: usize,
     /// The column, or SQL expression, that orders them, largest first; nulls come last.
@@ -163,12 +163,12 @@ pub struct JoinSpec {
     /// Largest distance in event time between the two records of a pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Span>,
-    /// What happens to a left record without a partner.
+    /// The fate of a left record without a partner.
     #[serde(default)]
     pub kind: JoinKind,
 }
 
-/// What happens to a record without a partner.
+/// The fate of a record without a partner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JoinKind {
@@ -185,12 +185,12 @@ pub enum JoinKind {
 pub struct DedupSpec {
     /// Columns that make two records the same.
     pub on: Vec<String>,
-    /// How long in event time a key is remembered (default: for ever).
+    /// Length of event time for which a key is remembered (default: for ever).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Span>,
 }
 
-/// How records reach the slices of a stage (Neptune 3.1.6).
+/// Partition of the link to a stage (Neptune 3.1.6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionSpec {

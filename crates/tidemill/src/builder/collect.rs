@@ -24,7 +24,7 @@ impl Collected {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many rows there are so far.
+    /// The number of rows so far.
     #[must_use]
     pub fn rows(&self) -> usize {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);

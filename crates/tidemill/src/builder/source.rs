@@ -8,7 +8,7 @@ use tidemill_types::job::{
     TimeSpec, UntilSpec,
 };
 
-/// What a source of a job reads: made from a [`File`], a topic of [`Kafka`], from
+/// The input of a source: made from a [`File`], a topic of [`Kafka`], from
 /// [`Generated`](super::Generated) records, or from a `SourceFactory` in an `Arc`.
 #[must_use]
 pub struct SourceOf {
@@ -171,7 +171,7 @@ impl Kafka {
         self
     }
 
-    /// Columns for what records have beside their value.
+    /// Columns for the key, timestamp and position of records.
     pub fn meta(mut self, meta: MetaSpec) -> Self {
         self.kafka.meta = Some(meta);
         self

@@ -106,7 +106,7 @@ impl Stage {
         self.problems.push(Problem::new::<String>([], message));
     }
 
-    /// Says a part of the stage. What was said before is not replaced without a word.
+    /// Sets a part of the stage. A part that is set twice is a problem.
     fn part<T>(&mut self, call: &str, of: impl FnOnce(&mut StageSpec) -> &mut Option<T>, part: T) {
         if of(&mut self.spec).replace(part).is_some() {
             self.twice(call);
@@ -274,7 +274,7 @@ impl Stage {
         self
     }
 
-    /// After a join: what happens to a left record without a partner.
+    /// After a join: the fate of a left record without a partner.
     pub fn kind(mut self, kind: JoinKind) -> Self {
         match &mut self.spec.join {
             Some(join) => join.kind = kind,
@@ -289,7 +289,7 @@ impl Stage {
         self
     }
 
-    /// How records reach the slices of this stage.
+    /// Partition of the link to this stage.
     pub fn partition(mut self, partition: PartitionSpec) -> Self {
         self.part("partition", |it| &mut it.partition, partition);
         self

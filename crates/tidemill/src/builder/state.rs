@@ -5,7 +5,7 @@ use tidemill_env::World;
 use tidemill_flow::{AskError, JobHandle, SnapshotError};
 use tidemill_node::{
     Descriptor, Refused,
-    look::{self, Answer, StateError},
+    state_query::{self, Answer, StateError},
     stored_checkpoints,
 };
 
@@ -30,7 +30,7 @@ pub enum StateFailure {
 pub fn query_state(handle: &JobHandle, stage: &str, sql: &str) -> Result<Answer, StateError> {
     let stages = handle.stages();
     let look = |table| Ok(handle.look(stage, table)?);
-    look::query((handle.name(), &stages, stage), sql, look)
+    state_query::query((handle.name(), &stages, stage), sql, look)
 }
 
 impl Job {
@@ -51,13 +51,13 @@ impl Job {
             return Err(StateFailure::Refused(refused(&descriptor, self.problems)));
         }
         let world = World::real();
-        let stages = look::stages(&descriptor, &self.plan_options, &world, &self.registry);
+        let stages = state_query::stages(&descriptor, &self.plan_options, &world, &self.registry);
         let stages = stages.map_err(StateFailure::Refused)?;
         let none = || StateError::from(SnapshotError::from(AskError::None));
         let data = self.run_options.data.as_ref().ok_or_else(none)?;
         let stored = stored_checkpoints(&descriptor.spec, data, &world);
         let stored = stored.map_err(StateError::from)?.ok_or_else(none)?;
-        let look = |_| look::in_checkpoint(&stages, stage, &stored, number);
-        Ok(look::query((&descriptor.spec.name, &stages, stage), sql, look)?)
+        let look = |_| state_query::in_checkpoint(&stages, stage, &stored, number);
+        Ok(state_query::query((&descriptor.spec.name, &stages, stage), sql, look)?)
     }
 }

@@ -50,7 +50,7 @@ impl OfArguments {
         Err(self.node.wrong(message, REFUSED))
     }
 
-    /// The job of a folder; or the exit code, once it was said what is wrong.
+    /// The job of a folder; or the exit code, once the error was shown.
     pub(super) fn job_in(&self, data: &Path) -> Result<Descriptor, u8> {
         let descriptor = load::load(&self.file()).map_err(|refused| {
             load::show_refusal(&refused, self.node.json);
@@ -89,7 +89,7 @@ pub(super) enum CheckpointCommand {
         #[arg(long, default_value = "")]
         name: String,
     },
-    /// Shows what is in a checkpoint: positions of sources, states of stages.
+    /// Shows the content of a checkpoint: positions of sources, states of stages.
     Inspect(OneArguments),
     /// Starts a job that is not running from a checkpoint; a job that was changed too, if the saved
     /// states fit it.
@@ -99,7 +99,7 @@ pub(super) enum CheckpointCommand {
         /// The checkpoint's number, as `list` shows it.
         #[arg(value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
         number: u64,
-        /// Begins anew with the saved state: sinks get what comes after it, whatever they hold. A
+        /// Begins anew with the saved state: sinks get the rows after it, whatever they hold. A
         /// checkpoint from before the job last began anew can only be restored so.
         #[arg(long)]
         anew: bool,

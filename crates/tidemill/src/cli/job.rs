@@ -134,7 +134,7 @@ fn sum(parts: &Value, of: &str) -> String {
     parts.map_or_else(String::new, |parts| sum(parts).to_string())
 }
 
-/// What a stage holds in memory, and how many keys are not there.
+/// The state of a stage in memory, and the number of expired keys.
 fn state(stage: &Value) -> String {
     let bytes = stage["state_bytes"].as_u64().map(|it| ByteSize(it & !0x3ff).to_string());
     match (bytes, stage["expired_keys"].as_u64()) {
@@ -169,7 +169,7 @@ fn checkpoints(it: &Value) -> String {
     out
 }
 
-/// What a job that runs waits for, in a line.
+/// The reason that a running job waits, in a line.
 fn stalled(stalled: &Value) -> String {
     let Some(why) = stalled["why"].as_str() else { return String::new() };
     let since = stalled["since_us"].as_i64().and_then(|it| Timestamp::from_microsecond(it).ok());

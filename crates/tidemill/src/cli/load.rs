@@ -30,7 +30,7 @@ pub(super) fn whole(file: &str, what: impl Into<String>) -> Refused {
     Refused(vec![Diagnostic { file: file.to_owned(), place: None, line: None, problem }])
 }
 
-/// Warns of what the job may miss one day.
+/// Shows the warnings about a job.
 pub(super) fn advise(descriptor: &Descriptor) {
     for advice in check::advice(&descriptor.spec) {
         tracing::warn!(job = descriptor.spec.name, "{advice}");

@@ -1,4 +1,4 @@
-//! `TIDEMILL_LOG`: what is logged, by part.
+//! `TIDEMILL_LOG`: log levels, by part.
 //!
 //! ```text
 //! warn,tidemill_log=debug
@@ -6,13 +6,10 @@
 //! '----------------------  all the others
 //! ```
 //!
-//! Invariant: what cannot be read is refused. A level that is misspelt would turn lines off that
+//! Invariant: an unreadable value is refused. A level that is misspelt would turn lines off that
 //! somebody counts on.
 
-use tidemill_node::{
-    Diagnostic, Problem, Refused,
-    diagnostic::{nearest, one_of},
-};
+use tidemill_node::{Diagnostic, Problem, Refused, diagnostic::one_of};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 #[cfg(test)]
@@ -39,7 +36,7 @@ const PARTS: [&str; 15] = [
     "tidemill_node",
 ];
 
-/// What the variable says.
+/// The levels of the variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogFilter {
     /// Of whatever is not said by part; none: not said either.
@@ -80,7 +77,7 @@ impl LogFilter {
         if wrong.is_empty() { Ok(filter) } else { Err(wrong) }
     }
 
-    /// With the level of what the variable says nothing about.
+    /// With the level of parts that the variable does not name.
     pub(super) fn or(&self, rest: LevelFilter) -> Targets {
         let targets = Targets::new().with_default(self.rest.unwrap_or(rest));
         targets.with_targets(self.parts.clone())
@@ -92,8 +89,8 @@ fn level(name: &str) -> Result<LevelFilter, Problem> {
     if let Some(level) = name.parse().ok().filter(|_| is_one) {
         return Ok(level);
     }
-    let mut problem = Problem::new::<String>([], format!("`{}` is no level", shown(name)));
-    problem.nearest = nearest(name, LEVELS).map(str::to_owned);
+    let message = format!("`{}` is no level", shown(name));
+    let problem = Problem::new::<String>([], message).one_of(name, LEVELS);
     Err(problem.expected(format!("{}, or PART=LEVEL", one_of(&LEVELS))))
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::{io, path::PathBuf, time::Duration};
 use tidemill_node::Descriptor;
 
-/// How long a node may take to answer.
+/// Longest time for a node to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -18,7 +18,7 @@ pub(super) struct NodeArguments {
     // With `env` clap would take it for given on the command line, where it excludes `--data`.
     #[arg(long, value_name = "ADDR", default_value_t = default_address())]
     pub(super) http: String,
-    /// Prints the answer as JSON, also what is wrong; of `state query` an object for each row.
+    /// Prints the answer or the error as JSON; of `state query` an object for each row.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -70,7 +70,7 @@ pub(super) fn submission(
 }
 
 impl NodeArguments {
-    /// Says what is wrong: for a person on standard error, for a script on standard output, with the
+    /// Shows an error: for a person on standard error, for a script on standard output, with the
     /// key that nodes have for it.
     pub(super) fn wrong(&self, message: impl std::fmt::Display, code: u8) -> u8 {
         if self.json {
@@ -85,7 +85,7 @@ impl NodeArguments {
 /// Longest answer with rows that is read, in bytes.
 const ROWS_BYTES_MAX: u64 = 1 << 30;
 
-/// What a node answered: its status, and a document.
+/// The answer of a node: its status, and a document.
 pub(super) fn ask(
     node: &NodeArguments,
     method: &str,
@@ -99,7 +99,7 @@ pub(super) fn ask(
     Ok((status, document))
 }
 
-/// What a node answered: its status, and an Arrow file, or a document if it refused.
+/// The answer of a node: its status, and an Arrow file, or a document if it refused.
 pub(super) fn ask_bytes(
     node: &NodeArguments,
     method: &str,
@@ -141,7 +141,7 @@ fn request(
     Ok((status, bytes.map_err(|error| format!("{}: {error}", node.http))?))
 }
 
-/// Shows an answer, or what is wrong.
+/// Shows an answer, or the error.
 pub(super) fn answer(
     node: &NodeArguments,
     asked: Result<(u16, Value), String>,

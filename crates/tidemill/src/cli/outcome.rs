@@ -1,4 +1,4 @@
-//! What came of a job: the summary at its end, for a person or as one JSON object.
+//! The summary at the end of a job, for a person or as one JSON object.
 
 use super::progress::{bytes, records};
 use indicatif::{HumanBytes, HumanCount};
@@ -7,9 +7,9 @@ use std::fmt::Write;
 use tidemill_flow::Progress;
 use tidemill_node::preview::Preview;
 
-/// How a job ended.
+/// The end of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum JobEnd {
     /// All inputs ended, all output is flushed.
     Done,
     /// Stopped at the end of a cycle.
@@ -21,9 +21,9 @@ pub(super) enum End {
 }
 
 /// Everything that is said at the end.
-pub(super) struct Outcome<'a> {
+pub(super) struct JobSummary<'a> {
     pub(super) job: &'a str,
-    pub(super) end: End,
+    pub(super) end: JobEnd,
     pub(super) progress: Progress,
     pub(super) seconds: f64,
     pub(super) cpu_seconds: f64,
@@ -31,7 +31,7 @@ pub(super) struct Outcome<'a> {
     pub(super) letters: &'a Preview,
 }
 
-impl Outcome<'_> {
+impl JobSummary<'_> {
     fn late(&self) -> u64 {
         self.progress.stages.iter().map(|stage| stage.rows_side).sum()
     }
@@ -58,10 +58,10 @@ impl Outcome<'_> {
         let progress = &self.progress;
         let count = records(progress);
         let end = match &self.end {
-            End::Done => "is done".to_owned(),
-            End::Stopped => format!("was stopped after cycle {}", progress.cycle_committed),
-            End::Unread => "ended, as nobody reads standard output any more".to_owned(),
-            End::Failed(_) => "failed".to_owned(),
+            JobEnd::Done => "is done".to_owned(),
+            JobEnd::Stopped => format!("was stopped after cycle {}", progress.cycle_committed),
+            JobEnd::Unread => "ended, as nobody reads standard output any more".to_owned(),
+            JobEnd::Failed(_) => "failed".to_owned(),
         };
         let mut text = format!(
             "job `{}` {end}: {} records in {:.2} s ({} records/s, {}/s), {:.2} CPU seconds\n",
@@ -110,10 +110,10 @@ impl Outcome<'_> {
     pub(super) fn json(&self) -> Value {
         let count = records(&self.progress);
         let (end, error) = match &self.end {
-            End::Done => ("done", None),
-            End::Stopped => ("stopped", None),
-            End::Unread => ("unread", None),
-            End::Failed(error) => ("failed", Some(error)),
+            JobEnd::Done => ("done", None),
+            JobEnd::Stopped => ("stopped", None),
+            JobEnd::Unread => ("unread", None),
+            JobEnd::Failed(error) => ("failed", Some(error)),
         };
         let reasons: Vec<Value> = self
             .reasons()

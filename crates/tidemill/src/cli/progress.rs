@@ -1,4 +1,4 @@
-//! How far a job is, while it runs: bars on a terminal, plain lines without one, JSON for scripts.
+//! Progress of a running job: bars on a terminal, plain lines without one, JSON for scripts.
 
 use super::{DONE, print_all, tell};
 use indicatif::{
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::IsTerminal;
 use tidemill_flow::{Progress, SourceProgress};
 
-/// How progress is shown.
+/// The form in which progress is shown.
 pub(super) enum Display {
     /// A bar a source, redrawn in place on standard error.
     Bars(MultiProgress, Vec<ProgressBar>),
@@ -18,7 +18,7 @@ pub(super) enum Display {
     Json {
         /// On standard error, because a sink writes to standard output.
         to_stderr: bool,
-        /// Whether one could not be written: what a script reads is not whole then.
+        /// True if an object could not be written: the output for a script is incomplete then.
         is_lost: bool,
     },
     /// Nothing.
@@ -43,7 +43,7 @@ impl Display {
         }
     }
 
-    /// How often it is shown, in microseconds.
+    /// Time from one object to the next, in microseconds.
     pub(super) fn period_us(&self) -> u64 {
         match self {
             Self::Bars(..) => 100_000,
@@ -73,7 +73,7 @@ impl Display {
     }
 }
 
-/// Writes one object on a line. A reader that has gone away stops nothing; what is lost on standard
+/// Writes one object on a line. A reader that has gone away stops nothing; output lost on standard
 /// output for another reason is said, and is a failure.
 pub(super) fn print_json(object: &Value, to_stderr: bool) -> u8 {
     let line = format!("{object}\n");

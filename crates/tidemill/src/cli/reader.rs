@@ -1,15 +1,15 @@
-//! Whether anybody reads standard output.
+//! The reader of standard output: is it still there?
 //!
-//! Who writes is told at the next byte. Who has nothing to write asks now and then, or would wait for
-//! ever for whoever has gone.
+//! A writer learns of it at its next byte. A job without output polls, or it would wait for
+//! ever for a reader that has gone.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 
-/// How often one who has nothing to write asks, in microseconds.
+/// Time between two polls, in microseconds.
 pub(super) const ASK_US: u64 = 500_000;
 
-/// Whether standard output is a pipe or a socket that nobody reads any more, such as one to `head`.
+/// True if standard output is a pipe or a socket without a reader, such as one to `head`.
 pub(super) fn nobody_reads() -> bool {
     is_deserted(std::io::stdout())
 }

@@ -4,17 +4,17 @@
 //! error. With `--json`, progress and summary are objects on standard output, unless a sink writes
 //! there: then on standard error.
 
-mod new_folder;
-mod next;
+mod data_folder;
+mod suggestions;
 
-use super::outcome::{End, Outcome};
+use super::outcome::{JobEnd, JobSummary};
 use super::progress::{Display, Moment, print_json};
 use super::reader::{ASK_US, nobody_reads};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
-use new_folder::NewFolder;
-use next::what_next;
+use data_folder::NewFolder;
 use std::path::PathBuf;
+use suggestions::what_next;
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
@@ -36,7 +36,7 @@ pub(super) struct RunArguments {
     #[arg(long, requires = "data")]
     resume: bool,
     /// Goes on from this checkpoint: with --resume in place of the newest; without it the job begins
-    /// anew there, with the state that it has, and sinks get what comes after it. `tidemill checkpoint
+    /// anew there, with the state that it has, and sinks get the rows after it. `tidemill checkpoint
     /// list JOB.yaml --data DIR` shows them.
     #[arg(long, value_name = "NUMBER", requires = "data")]
     checkpoint: Option<u64>,
@@ -46,7 +46,7 @@ pub(super) struct RunArguments {
     /// Worker threads, in place of the job's `parallelism`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// How many rows of each sink are shown as a table at the end, but for dead letters and for
+    /// Number of rows of each sink that are shown as a table at the end, but for dead letters and for
     /// standard output, which has them already; 0: none.
     #[arg(long, value_name = "ROWS", default_value_t = 10)]
     preview: usize,
@@ -55,7 +55,7 @@ pub(super) struct RunArguments {
     quiet: bool,
 }
 
-/// How a run ended that did not fail.
+/// The end of a run that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WayOut {
     Done,
@@ -132,16 +132,16 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     }
     let progress = handle.progress();
     let end = match result {
-        Err(error) if shows(&descriptor, &error.part) && nobody_reads() => End::Unread,
-        Err(error) => End::Failed(error.to_string()),
-        Ok(_) if progress.finished => End::Done,
+        Err(error) if shows(&descriptor, &error.part) && nobody_reads() => JobEnd::Unread,
+        Err(error) => JobEnd::Failed(error.to_string()),
+        Ok(_) if progress.finished => JobEnd::Done,
         Ok(_) => match asked {
-            Some(Asked::BySignal) => End::Stopped,
-            Some(Asked::ForWantOfReaders) => End::Unread,
-            None => End::Done,
+            Some(StopRequest::BySignal) => JobEnd::Stopped,
+            Some(StopRequest::ForWantOfReaders) => JobEnd::Unread,
+            None => JobEnd::Done,
         },
     };
-    let outcome = Outcome {
+    let outcome = JobSummary {
         job: &descriptor.spec.name,
         end,
         progress,
@@ -153,7 +153,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let shown = show(arguments, &descriptor, &outcome, to_stderr);
     match (display, &outcome.end) {
         // Said when it happened; a summary that was written is no end of a whole text.
-        (Display::Json { is_lost: true, .. }, End::Done | End::Stopped) => FAILED,
+        (Display::Json { is_lost: true, .. }, JobEnd::Done | JobEnd::Stopped) => FAILED,
         _ => shown,
     }
 }
@@ -202,12 +202,12 @@ fn writes_to_stdout(descriptor: &Descriptor) -> bool {
     descriptor.spec.sinks.values().any(|sink| sink.stdout.is_some())
 }
 
-/// Whether a sink writes to standard output.
+/// True if a sink writes to standard output.
 fn shows(descriptor: &Descriptor, sink: &str) -> bool {
     descriptor.spec.sinks.get(sink).is_some_and(|sink| sink.stdout.is_some())
 }
 
-/// Whether the job does not end by itself, and is of no use without a reader of standard output.
+/// True if the job does not end by itself, and is of no use without a reader of standard output.
 /// One that ends may write other files, for which its rows need not be read to the end.
 fn is_for_a_reader(descriptor: &Descriptor) -> bool {
     let is_live = |it: &SourceSpec| {
@@ -219,7 +219,7 @@ fn is_for_a_reader(descriptor: &Descriptor) -> bool {
 
 /// Why a job was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum StopRequest {
     BySignal,
     ForWantOfReaders,
 }
@@ -231,7 +231,7 @@ fn watch(
     stop: &StopFlag,
     (display, is_for_a_reader): (&mut Display, bool),
     start: u64,
-) -> Option<Asked> {
+) -> Option<StopRequest> {
     let mut asked = None;
     let mut look_for_readers_us = start;
     let mut look_us = 500;
@@ -242,13 +242,13 @@ fn watch(
             if now_us.saturating_sub(look_for_readers_us) >= ASK_US {
                 look_for_readers_us = now_us;
                 if nobody_reads() {
-                    asked = Some(Asked::ForWantOfReaders);
+                    asked = Some(StopRequest::ForWantOfReaders);
                     handle.stop();
                 }
             }
         }
         if stop.is_set() && asked.is_none() {
-            asked = Some(Asked::BySignal);
+            asked = Some(StopRequest::BySignal);
             handle.stop();
             if matches!(display, Display::Bars(..) | Display::Lines) {
                 say!("stopping at the end of the cycle; Ctrl-C again to end at once");
@@ -273,18 +273,23 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_stderr: bool) -> u8 {
+fn show(
+    arguments: &RunArguments,
+    job: &Descriptor,
+    outcome: &JobSummary<'_>,
+    to_stderr: bool,
+) -> u8 {
     let mut shown = DONE;
     if arguments.json {
         shown = print_json(&outcome.json(), to_stderr);
     } else if !arguments.quiet {
         say_on!("{}", outcome.text());
     }
-    if let End::Failed(error) = &outcome.end {
+    if let JobEnd::Failed(error) = &outcome.end {
         say!("{}: error: {error}", job.file);
         return FAILED;
     }
-    let is_read = outcome.end != End::Unread;
+    let is_read = outcome.end != JobEnd::Unread;
     if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
         shown = show_tables(outcome, to_stderr);
     }
@@ -293,17 +298,17 @@ fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_st
     }
     if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
         let program = std::env::args_os().next().unwrap_or_else(|| "tidemill".into());
-        let end = if outcome.end == End::Stopped { WayOut::Stopped } else { WayOut::Done };
+        let end = if outcome.end == JobEnd::Stopped { WayOut::Stopped } else { WayOut::Done };
         say_on!("{}", what_next(&program.to_string_lossy(), arguments, &job.spec, end));
     }
     match outcome.end {
-        End::Stopped => STOPPED,
-        End::Done | End::Unread | End::Failed(_) => DONE,
+        JobEnd::Stopped => STOPPED,
+        JobEnd::Done | JobEnd::Unread | JobEnd::Failed(_) => DONE,
     }
 }
 
 /// Tables go to standard output, unless a sink writes its rows there.
-fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) -> u8 {
+fn show_tables(outcome: &JobSummary<'_>, to_stderr: bool) -> u8 {
     for preview in outcome.previews {
         let sink = outcome.progress.sinks.iter().find(|sink| sink.name == preview.sink);
         let text = table::render(preview, sink.map_or(0, |sink| sink.rows));

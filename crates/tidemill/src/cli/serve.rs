@@ -52,7 +52,7 @@ pub(super) fn serve(arguments: &ServeArguments) -> u8 {
     }
 }
 
-/// The settings, with what is logged by part; or everything that is wrong with them.
+/// The settings, with log levels by part; or all problems in them.
 fn gather(arguments: &ServeArguments) -> Result<(ServeSettings, LogFilter), String> {
     let variable = |name: &str| std::env::var(name).ok();
     let named = arguments.value(settings::FLAG).or_else(|| variable("TIDEMILL_CONFIG"));
@@ -91,7 +91,7 @@ fn read(path: &str) -> Result<String, String> {
     whole().map_err(|error: io::Error| format!("{path}: error: the config file: {error}"))
 }
 
-/// Says where the node answers: one line on standard output, for whoever waits for it.
+/// Prints the addresses of the node: one line on standard output, for the process that waits for it.
 fn announce(ready: &Ready) {
     let mut out = io::stdout().lock();
     let said = writeln!(out, "ready kafka={} http={}", ready.kafka, ready.http);

@@ -13,7 +13,7 @@ pub(super) fn let_long_files_fail() -> std::io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(|_unused| ())
 }
 
-/// Whether the job shall stop.
+/// True if the job shall stop.
 #[derive(Clone, Debug)]
 pub(super) struct StopFlag(Arc<AtomicBool>);
 

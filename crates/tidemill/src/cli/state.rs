@@ -24,9 +24,9 @@ use tidemill_env::World;
 use tidemill_flow::{QueryableStages, StageSnapshot};
 use tidemill_node::{
     Registry,
-    look::{self, Answer, StateError},
     plan::PlanOptions,
     preview::text_of,
+    state_query::{self, Answer, StateError},
     stored_checkpoints,
 };
 use tidemill_types::job::Format;
@@ -90,12 +90,12 @@ pub(super) struct QueryArguments {
     state: StateArguments,
     /// A `SELECT` over one of the stage's tables, such as "SELECT * FROM state LIMIT 10".
     sql: String,
-    /// How the answer is written.
+    /// The form of the answer.
     #[arg(long, value_enum, default_value_t, conflicts_with = "json")]
     format: AnswerFormat,
 }
 
-/// How an answer is written.
+/// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum AnswerFormat {
     /// A table for a person.
@@ -121,8 +121,8 @@ pub(super) struct ExportArguments {
     to: PathBuf,
 }
 
-/// What was not done: the exit code, once it was said why.
-type Done<T> = Result<T, u8>;
+/// The exit code of a failure that was shown.
+type ExitResult<T> = Result<T, u8>;
 
 pub(super) fn run(command: &StateCommand) -> u8 {
     let done = match command {
@@ -145,11 +145,11 @@ struct Stored {
 }
 
 impl Stored {
-    fn open(of: &OfArguments, data: &Path) -> Done<Self> {
+    fn open(of: &OfArguments, data: &Path) -> ExitResult<Self> {
         let (descriptor, world) = (of.job_in(data)?, World::real());
         let base_dir = load::base_dir(&of.file());
         let options = PlanOptions { base_dir, ..PlanOptions::default() };
-        let stages = look::stages(&descriptor, &options, &world, &Registry::default());
+        let stages = state_query::stages(&descriptor, &options, &world, &Registry::default());
         let stages = stages.map_err(|refused| {
             load::show_refusal(&refused, of.node.json);
             REFUSED
@@ -163,20 +163,20 @@ impl Stored {
         Ok(Self { job: descriptor.spec.name, stages, checkpoints })
     }
 
-    fn look(&self, state: &StateArguments) -> Done<StageSnapshot> {
+    fn look(&self, state: &StateArguments) -> ExitResult<StageSnapshot> {
         let number = match state.checkpoint {
             Some(CheckpointOf::Number(number)) => Some(number),
             Some(CheckpointOf::Newest) | None => None,
         };
-        look::in_checkpoint(&self.stages, &state.stage, &self.checkpoints, number)
+        state_query::in_checkpoint(&self.stages, &state.stage, &self.checkpoints, number)
             .map_err(|error| failed(&state.of.node, &error))
     }
 }
 
-fn tables(of: &OfArguments) -> Done<u8> {
+fn tables(of: &OfArguments) -> ExitResult<u8> {
     let Some(data) = &of.data else { return on_node::tables(of) };
     let stored = Stored::open(of, data)?;
-    let document = json!({ "tables": look::tables(&stored.stages) });
+    let document = json!({ "tables": state_query::tables(&stored.stages) });
     if of.node.json {
         return Ok(print_all(&format!("{document}\n")));
     }
@@ -200,18 +200,18 @@ fn show_tables(tables: &Value) -> String {
     format!("{}\n", grid(&["stage", "table", "column", "type", ""], &[false; 5], &rows))
 }
 
-fn query(arguments: &QueryArguments) -> Done<u8> {
+fn query(arguments: &QueryArguments) -> ExitResult<u8> {
     let state = &arguments.state;
     let Some(data) = &state.of.data else { return on_node::query(arguments) };
     let stored = Stored::open(&state.of, data)?;
     let look = stored.look(state)?;
     let of = (stored.job.as_str(), &stored.stages, state.stage.as_str());
-    let answer = look::query(of, &arguments.sql, |_| Ok(look));
+    let answer = state_query::query(of, &arguments.sql, |_| Ok(look));
     let answer = answer.map_err(|it| failed(&state.of.node, &it))?;
     show_answer(arguments, &answer)
 }
 
-fn show_answer(arguments: &QueryArguments, answer: &Answer) -> Done<u8> {
+fn show_answer(arguments: &QueryArguments, answer: &Answer) -> ExitResult<u8> {
     let node = &arguments.state.of.node;
     let format = match node.json {
         true => AnswerFormat::Json,
@@ -224,7 +224,9 @@ fn show_answer(arguments: &QueryArguments, answer: &Answer) -> Done<u8> {
         AnswerFormat::Table => text(answer).into_bytes(),
         AnswerFormat::Csv => rows(Format::Csv)?,
         AnswerFormat::Json => rows(Format::Json)?,
-        AnswerFormat::Arrow => look::arrow_file(answer).map_err(|error| failed(node, &error))?,
+        AnswerFormat::Arrow => {
+            state_query::arrow_file(answer).map_err(|error| failed(node, &error))?
+        }
     };
     let mut out = std::io::stdout().lock();
     Ok(printed_all(out.write_all(&bytes).and_then(|()| out.flush())))
@@ -255,7 +257,7 @@ fn text(answer: &Answer) -> String {
     format!("{}\n{count}, as of cycle {cycle} ({from})\n", grid(&names, &numeric, &rows))
 }
 
-fn export(arguments: &ExportArguments) -> Done<u8> {
+fn export(arguments: &ExportArguments) -> ExitResult<u8> {
     let (state, to) = (&arguments.state, &arguments.to);
     let node = &state.of.node;
     let Some(data) = &state.of.data else { return on_node::export(arguments) };
@@ -263,16 +265,15 @@ fn export(arguments: &ExportArguments) -> Done<u8> {
     let look = stored.look(state)?;
     let tables = match &arguments.table {
         Some(table) => vec![table.clone()],
-        None => {
-            look::tables_of_stage(&stored.stages, &state.stage).map_err(|it| failed(node, &it))?
-        }
+        None => state_query::tables_of_stage(&stored.stages, &state.stage)
+            .map_err(|it| failed(node, &it))?,
     };
     let mut written = Vec::new();
     for (table, path) in places(node, to, &state.stage, &tables)? {
-        let nth = look::table(&stored.stages, &state.stage, &table);
+        let nth = state_query::table(&stored.stages, &state.stage, &table);
         let nth = nth.map_err(|it| failed(node, &it))?;
         let of = (stored.job.as_str(), &stored.stages);
-        let rows = whole(node, &path, |out| look::export(of, &look, nth, out))?;
+        let rows = whole(node, &path, |out| state_query::export(of, &look, nth, out))?;
         let path = path.display().to_string();
         let (checkpoint, cycle) = (look.checkpoint, look.cycle);
         written.push(json!({ "table": table, "file": path, "rows": rows, "checkpoint": checkpoint, "cycle": cycle }));
@@ -303,7 +304,7 @@ fn places(
     to: &Path,
     stage: &str,
     tables: &[String],
-) -> Done<Vec<(String, PathBuf)>> {
+) -> ExitResult<Vec<(String, PathBuf)>> {
     if to.extension().is_some_and(|it| it == "arrow") && !to.is_dir() {
         let [table] = tables else {
             let all: Vec<String> = tables.iter().map(|it| format!("`{it}`")).collect();
@@ -328,7 +329,7 @@ fn whole<T>(
     node: &NodeArguments,
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<T, StateError>,
-) -> Done<T> {
+) -> ExitResult<T> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".part");
     let beside = PathBuf::from(beside);

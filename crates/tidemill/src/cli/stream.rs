@@ -1,13 +1,13 @@
 //! `tidemill stream …`: streams of a node, over the Kafka protocol; so also of an Apache Kafka.
 
 mod consume;
-mod from;
 mod lines;
 mod manage;
 mod produce;
 mod rates;
 mod render;
 mod settings;
+mod start;
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tidemill_client::{AdminError, CallError, Client, ClientOptions, ErrorCode};
 use tidemill_env::World;
 
-/// How long a node may take to take a connection.
+/// Longest time for a node to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The node that is asked.
@@ -64,14 +64,14 @@ pub(super) fn run(command: &StreamCommand) -> u8 {
 }
 
 impl NodeArguments {
-    /// How a command that answers tells what is wrong.
-    fn told(&self) -> Told {
-        if self.json { Told::Answer } else { Told::Text }
+    /// Shows the error of a command that answers.
+    fn told(&self) -> ErrorForm {
+        if self.json { ErrorForm::Answer } else { ErrorForm::Text }
     }
 
-    /// How one tells it that reads or writes records.
-    fn told_beside(&self) -> Told {
-        if self.json { Told::Beside } else { Told::Text }
+    /// Shows the error of a command that reads or writes records.
+    fn told_beside(&self) -> ErrorForm {
+        if self.json { ErrorForm::Beside } else { ErrorForm::Text }
     }
 
     fn client(&self, world: &World) -> Client {
@@ -84,9 +84,9 @@ impl NodeArguments {
     }
 }
 
-/// How it is told what is wrong.
+/// The form in which an error is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum ErrorForm {
     /// On standard error, for a person.
     Text,
     /// On standard output, where the answer would be.
@@ -95,38 +95,38 @@ enum Told {
     Beside,
 }
 
-/// Says what went wrong, and what can be done about it.
+/// Shows an error, and a way out of it.
 fn wrong(
-    told: Told,
+    told: ErrorForm,
     error: &(impl std::fmt::Display + ?Sized),
     hint: Option<&str>,
     code: u8,
 ) -> u8 {
     let object = || json!({ "error": error.to_string(), "hint": hint });
     match told {
-        Told::Text => {
+        ErrorForm::Text => {
             say!("error: {error}");
             if let Some(hint) = hint {
                 say!("hint: {hint}");
             }
         }
-        Told::Answer => {
+        ErrorForm::Answer => {
             let _shown = print_all(&format!("{}\n", object()));
         }
-        Told::Beside => say!("{}", object()),
+        ErrorForm::Beside => say!("{}", object()),
     }
     code
 }
 
-fn failed(told: Told, error: &(impl std::fmt::Display + ?Sized), hint: Option<&str>) -> u8 {
+fn failed(told: ErrorForm, error: &(impl std::fmt::Display + ?Sized), hint: Option<&str>) -> u8 {
     wrong(told, error, hint, FAILED)
 }
 
-fn admin_failed(told: Told, error: &AdminError) -> u8 {
+fn admin_failed(told: ErrorForm, error: &AdminError) -> u8 {
     failed(told, error, hint(error))
 }
 
-/// What can be done about it.
+/// A way out of an error.
 fn hint(error: &AdminError) -> Option<&'static str> {
     match error {
         AdminError::Call(CallError::Unreachable { .. }) => {
@@ -140,7 +140,7 @@ fn hint(error: &AdminError) -> Option<&'static str> {
 }
 
 /// Listens to Ctrl-C.
-fn stop_flag(told: Told) -> Result<StopFlag, u8> {
+fn stop_flag(told: ErrorForm) -> Result<StopFlag, u8> {
     let unheard = |error| format!("signals cannot be heard: {error}");
     StopFlag::listen().map_err(|error| failed(told, &unheard(error), None))
 }

@@ -10,7 +10,7 @@ const WIDTH: usize = 120;
 /// Longest cell, in characters; a longer one is cut.
 const CELL_CHARS_MAX: usize = 32;
 
-/// A table with a line above that says what it shows.
+/// A table with a title above it.
 pub(super) fn render(preview: &Preview, rows_total: u64) -> String {
     let width = width(Table::new().width(), std::env::var("COLUMNS").ok().as_deref());
     let rows: Vec<Vec<String>> = preview
@@ -38,7 +38,7 @@ pub(super) fn render(preview: &Preview, rows_total: u64) -> String {
     text
 }
 
-/// How wide a table may be. Some terminals do not know how many columns they have, and say 0.
+/// The width of a table. Some terminals do not know their number of columns, and say 0.
 fn width(of_terminal: Option<u16>, columns: Option<&str>) -> usize {
     let of_terminal = of_terminal.map(usize::from).filter(|width| *width > 0);
     let said = || columns?.parse().ok().filter(|width: &usize| *width > 0);
@@ -52,7 +52,7 @@ fn cut(text: &str) -> String {
     text.chars().take(CELL_CHARS_MAX - 1).chain(['…']).collect()
 }
 
-/// How many columns fit side by side, at least one.
+/// Number of columns that fit side by side, at least one.
 fn columns_that_fit(names: &[String], rows: &[Vec<String>], width: usize) -> usize {
     let chars = |text: &String| text.chars().count().min(CELL_CHARS_MAX);
     // A column has a space on both sides and a line behind; the first has a line before it too.

@@ -53,7 +53,7 @@ pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
     }
 }
 
-/// Columns of what a node puts out as its results; of one that runs several stages with their names.
+/// Columns of a stage's results. A stage that runs several of the job has them with their names.
 fn columns(kind: &StageKind) -> Vec<(String, String)> {
     let columns = |of: &str, schema: &SchemaRef| {
         let fields = schema.fields().iter().filter(|field| field.name() != TIME_COLUMN);
@@ -104,7 +104,7 @@ fn guessed_in_words(guessed: &[GuessedColumn]) -> String {
     text
 }
 
-/// What an output of a node is called: the stage, and whether its rows are no results.
+/// The name of an output: its stage, marked if its rows are late ones.
 fn output_name(stage: &Stage, output: usize) -> String {
     let StageKind::Operator { factory, .. } = &stage.kind else { return stage.name.clone() };
     let name = factory.member_of(output).unwrap_or_else(|| stage.name.clone());
@@ -120,7 +120,7 @@ fn kind_of(kind: &StageKind) -> &'static str {
     }
 }
 
-/// What a node reads: names and partitions.
+/// The inputs of a stage: names and partitions.
 fn reads(graph: &JobGraph, id: usize) -> Vec<String> {
     let links = graph.links.iter().filter(|link| link.to == StageIx::at(id));
     links

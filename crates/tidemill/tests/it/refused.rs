@@ -303,3 +303,68 @@ fn bench_says_in_one_line_where_the_benchmarks_are() {
         ran.stderr()
     );
 }
+
+#[test]
+fn unseen_characters_are_named_by_code_point() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    for (from, to, expected) in [
+        ("where: delay", "where: del\u{430}y", "U+0430 (Cyrillic letter) as character 4"),
+        (
+            "where: delay > 15",
+            "top: {k: 1, by: d\u{435}lay}",
+            "U+0435 (Cyrillic letter) as character 2",
+        ),
+        (
+            "where: delay > 15",
+            "dedup: {on: [\"del\u{200b}ay\"]}",
+            "U+200B (zero width space) as character 4",
+        ),
+        (
+            "where: delay > 15",
+            "select: {x: \"r\u{43e}und(delay)\"}",
+            "U+043E (Cyrillic letter) as character 2",
+        ),
+        ("    from: flights", "    fr\u{43e}m: flights", "U+043E (Cyrillic letter) as character 3"),
+        ("from: flights", "from: \"flights\u{a0}\"", "U+00A0 (no-break space) as character 8"),
+        ("from: late,", "from: \"l\u{200f}ate\",", "U+200F (right-to-left mark) as character 2"),
+        ("format: csv", "format: \"cs\u{2060}v\"", "U+2060 (word joiner) as character 3"),
+        (
+            "format: csv}",
+            "format: csv, schema: {dela\u{443}: int}}",
+            "U+0443 (Cyrillic letter) as character 5",
+        ),
+        (
+            "format: csv}",
+            "format: csv, schema: {delay: \"b\u{456}gint\"}}",
+            "U+0456 (Cyrillic letter) as character 2",
+        ),
+    ] {
+        let job = JOB.replacen(from, to, 1);
+        assert_ne!(job, JOB, "{from}");
+        house.write("job.yaml", &job);
+        let ran = house.run(&["validate", "job.yaml"]).ends_with(2);
+        assert!(ran.stderr().contains(expected), "{to}: {}", ran.stderr());
+    }
+    // The name in the file has it, and the job is right.
+    house.write("flights.csv", "carrier,del\u{200b}ay,ts\nAA,20,1\n");
+    house.write("job.yaml", JOB);
+    let ran = house.run(&["validate", "job.yaml"]).ends_with(2);
+    let said = ran.stderr();
+    assert!(said.contains("did you mean `del\u{200b}ay`? (the name has U+200B"), "{said}");
+}
+
+#[test]
+fn compression_is_warned_of() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    house.write("job.yaml", &format!("compression: always\n{JOB}"));
+    for command in ["validate", "run"] {
+        let ran = house.run(&[command, "job.yaml"]).ends_with(0);
+        assert!(
+            ran.stderr().contains("`compression` has no effect"),
+            "{command}: {}",
+            ran.stderr()
+        );
+    }
+}

@@ -372,3 +372,69 @@ fn a_file_is_named_as_it_is_found_from_here() {
     assert!(ran.stderr().contains("rows    jobs/../out.ndjson\n"), "{}", ran.stderr());
     assert!(ran.stdout().contains("out (jobs/../out.ndjson)"), "{}", ran.stdout());
 }
+
+#[test]
+fn a_sink_with_the_name_of_its_stage_is_a_part_of_its_own() {
+    let house = House::new();
+    house.write("flights.csv", &format!("{}not a row\n", flights(60)));
+    let job = "
+name: minutes
+delivery: exactly-once
+checkpoint: {every: 100ms}
+sources:
+  flights: {file: {path: flights.csv, format: csv, schema: {delay: int}}, time: {field: ts}}
+stages:
+  minutes: {from: flights, key: [carrier], window: {tumbling: 1m}, aggregate: {n: count(*)}}
+sinks:
+  minutes: {from: minutes, file: {path: minutes.csv, format: csv}}
+  flights: {from: flights, file: {path: flights.ndjson, format: json}}
+  dead_letter: {from: dead_letter, file: {path: bad.ndjson, format: json}}
+";
+    house.write("job.yaml", job);
+    let shown = house.run(&["validate", "job.yaml"]).ends_with(0).stdout();
+    assert!(shown.contains("sink   minutes <- minutes"), "{shown}");
+    let ran = house.run(&["run", "job.yaml", "--data", "data", "--json"]).ends_with(0);
+    let summary = ran.summary();
+    assert_eq!(summary["sinks"][0]["name"], "minutes");
+    assert_eq!(summary["sinks"][0]["rows"], 60);
+    assert_eq!(house.read("minutes.csv").lines().count(), 61);
+    assert_eq!(house.read("flights.ndjson").lines().count(), 60);
+    let bad = house.read("bad.ndjson");
+    assert_eq!(bad.lines().count(), 1);
+    assert!(bad.contains("\"stage\":\"flights\""), "{bad}");
+    // The state of the stage is that of the stage, and the job goes on with both.
+    let asked = ["state", "list", "job.yaml", "--data", "data"];
+    let listed = house.run(&asked).ends_with(0).stdout();
+    assert!(listed.contains("minutes"), "{listed}");
+    house.run(&["run", "job.yaml", "--data", "data", "--resume", "-q"]).ends_with(0);
+    assert_eq!(house.read("minutes.csv").lines().count(), 61);
+}
+
+#[test]
+fn streams_are_written_and_read_in_both_spellings() {
+    let house = House::new();
+    house.write("flights.csv", &flights(20));
+    for (number, sink, source) in [
+        (0, "stream: s, format: csv, key: [carrier]", "stream: s, format: csv"),
+        (
+            1,
+            "stream: {name: s, format: csv, key: [carrier]}",
+            "stream: {name: s, format: csv, start: earliest}",
+        ),
+    ] {
+        let data = format!("data-{number}");
+        let write = format!(
+            "name: w\nsources:\n  a: {{file: {{path: flights.csv, format: csv}}}}\nsinks:\n  s: {{from: a, {sink}}}\n"
+        );
+        house.write("write.yaml", &write);
+        house.run(&["run", "write.yaml", "--data", &data, "-q"]).ends_with(0);
+        let schema = "until: latest, schema: {carrier: text, delay: int, ts: bigint}";
+        let read = format!(
+            "name: r\ndelivery: at-least-once\nsources:\n  s: {{{source}, {schema}}}\nsinks:\n  s: {{from: s, \
+             file: {{path: out.csv, format: csv}}}}\n"
+        );
+        house.write("read.yaml", &read);
+        house.run(&["run", "read.yaml", "--data", &data, "-q"]).ends_with(0);
+        assert_eq!(house.read("out.csv").lines().count(), 21, "{read}");
+    }
+}

@@ -21,8 +21,8 @@ fn open(sim: &SimWorld) -> (Arc<Jobs>, Streams) {
     (Jobs::open(&world, streams.clone(), Path::new("/data")).unwrap(), streams)
 }
 
-fn record(name: &str, status: Status) -> Record {
-    Record {
+fn record(name: &str, status: Status) -> JobRecord {
+    JobRecord {
         name: name.to_owned(),
         status,
         delivery: Delivery::default(),
@@ -129,7 +129,7 @@ fn names_that_lead_elsewhere_and_jobs_that_are_wanted_are_refused() {
     // Nobody listens there, so it waits whenever it has been tried.
     let text =
         JOB.replace("file: {path: /in.ndjson,", "kafka: {brokers: \"127.0.0.1:1\", topic: t,");
-    let waits = Record { text, ..record("waits", Status::Running) };
+    let waits = JobRecord { text, ..record("waits", Status::Running) };
     assert!(jobs.enter_waiting(waits).is_ok());
     let error = jobs.delete("waits").expect_err("it is wanted");
     assert!(error.to_string().contains("`tidemill job cancel waits`"), "{error}");

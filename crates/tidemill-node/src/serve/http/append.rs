@@ -1,11 +1,11 @@
 //! `POST /streams/NAME`: each line of the body is a record.
 
 use super::{
-    batch::{Batch, Range, json_of},
+    batch::{AppendBatch, Range, json_of},
     body,
     parameters::Parameters,
     problem::{Problem, json},
-    state::State,
+    state::HttpState,
 };
 use crate::record_key::{not_json, record_key};
 use axum::{
@@ -26,7 +26,7 @@ mod tests;
 
 pub(super) const PARAMETERS: &[&str] = &["key", "streamlet", "format"];
 
-/// What each line is.
+/// The content of each line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Lines {
     /// Text, taken as it is.
@@ -36,7 +36,7 @@ enum Lines {
 }
 
 pub(super) async fn append(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
     headers: HeaderMap,
@@ -50,7 +50,7 @@ pub(super) async fn append(
     let needs_keys = tidemill_broker::has_keys(&stream.spec());
     let received = body::receive(&state, &headers, body).await?;
     let number = state.number();
-    let batch = Batch::new(stream, only, number)?;
+    let batch = AppendBatch::new(stream, only, number)?;
     let written = write(&state, number, received, batch, move |bytes, now_ms, batch| {
         lines.records(bytes, now_ms, needs_keys, batch)
     })
@@ -58,10 +58,10 @@ pub(super) async fn append(
     Ok((StatusCode::OK, json(&answer(&written, asks_for_keys))).into_response())
 }
 
-/// What was written, and how many records have no key where a field was named that has it: with a
+/// The positions written, and the number of records without a key where a field was named for it: with a
 /// wrong name that is all of them.
-fn answer(written: &Written, asks_for_keys: bool) -> Value {
-    let Written { ranges, record_count, keyless_count } = written;
+fn answer(written: &AppendReceipt, asks_for_keys: bool) -> Value {
+    let AppendReceipt { ranges, record_count, keyless_count } = written;
     let mut answer = serde_json::json!({ "records": record_count, "appended": json_of(ranges) });
     if asks_for_keys {
         answer["without_key"] = (*keyless_count).into();
@@ -70,7 +70,7 @@ fn answer(written: &Written, asks_for_keys: bool) -> Value {
 }
 
 /// Records that count.
-pub(super) struct Written {
+pub(super) struct AppendReceipt {
     pub(super) ranges: Vec<Range>,
     pub(super) record_count: usize,
     /// Those of them that have no key.
@@ -84,12 +84,12 @@ pub(super) fn unknown(name: &str) -> Problem {
 
 /// Inflates a body, has its records put into a batch, appends that and waits until it counts.
 pub(super) async fn write(
-    state: &Arc<State>,
+    state: &Arc<HttpState>,
     number: u64,
     received: body::Received,
-    mut batch: Batch,
-    fill: impl FnOnce(&[u8], i64, &mut Batch) -> Result<(), Problem> + Send + 'static,
-) -> Result<Written, Problem> {
+    mut batch: AppendBatch,
+    fill: impl FnOnce(&[u8], i64, &mut AppendBatch) -> Result<(), Problem> + Send + 'static,
+) -> Result<AppendReceipt, Problem> {
     let shared = Arc::clone(state);
     let work = move || {
         let (bytes, mut charge) = received.plain(&shared)?;
@@ -103,10 +103,10 @@ pub(super) async fn write(
     let (appending, (record_count, keyless_count), _charge) = blocking(work).await??;
     let ranges = appending.durable().await?;
     state.counts.written_records.fetch_add(record_count as u64, Ordering::Relaxed);
-    Ok(Written { ranges, record_count, keyless_count })
+    Ok(AppendReceipt { ranges, record_count, keyless_count })
 }
 
-/// Does what may block on a thread that may.
+/// Runs blocking work on a thread that may block.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
@@ -139,7 +139,7 @@ impl Lines {
         bytes: &[u8],
         now_ms: i64,
         needs_keys: bool,
-        batch: &mut Batch,
+        batch: &mut AppendBatch,
     ) -> Result<(), Problem> {
         for (line, text) in non_empty_lines(bytes) {
             let key = self.key(text).map_err(|why| Problem::bad(why).at_line(line))?;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariant: nothing is appended before every record of the request was taken; so a request that
-//! is refused has written nothing. A disk that fails in the middle is told with what was written.
+//! is refused has written nothing. The error of a disk that fails in the middle says how much was written.
 
 use super::problem::Problem;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 mod tests;
 
 /// Records that are not appended yet.
-pub(super) struct Batch {
+pub(super) struct AppendBatch {
     stream: Arc<Stream>,
     streamlets: u32,
     /// Where all records go, if the request says so.
@@ -67,7 +67,7 @@ pub(super) struct Appending {
     error: Option<AppendError>,
 }
 
-impl Batch {
+impl AppendBatch {
     /// Records for a stream: for one streamlet of it, or by their keys, and without keys for the
     /// streamlet whose turn it is by `number`.
     pub(super) fn new(
@@ -164,7 +164,7 @@ impl Appending {
         }));
     }
 
-    /// Waits until all that was appended counts. What does not count after all is told as a
+    /// Waits until all appended records are durable. Records that are not after all are reported as a
     /// problem, with the ranges that do.
     pub(super) async fn durable(self) -> Result<Vec<Range>, Problem> {
         let Self { ranges, outcomes, mut error } = self;

@@ -1,11 +1,11 @@
 //! A request's body: whole, within its limit and its deadline, inflated if it is gzip.
 //!
 //! The deadline moves as bytes come, so that a large body may take its time and a dripping one may
-//! not. Memory is charged as bytes come, never by what a head claims.
+//! not. Memory is charged as bytes come, never by the length that a head claims.
 
 use super::{
     problem::Problem,
-    state::{Charge, State},
+    state::{Charge, HttpState},
 };
 use axum::{
     body::Body,
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 #[cfg(test)]
 mod tests;
 
-/// How much is charged at a time.
+/// Bytes that are charged at a time.
 const STEP_BYTES: usize = 64 << 10;
 
 /// A body that takes a second for so many bytes is not too slow.
@@ -33,7 +33,7 @@ const DEFLATE_RATIO_MAX: usize = 1_032;
 pub(super) struct Received {
     bytes: Vec<u8>,
     is_gzip: bool,
-    /// What it is charged with.
+    /// Its charge of memory.
     pub(super) charge: Charge,
 }
 
@@ -42,7 +42,7 @@ fn too_large(limit: usize) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why).with("limit_bytes", limit)
 }
 
-/// Whether the body is gzip. Anything else is refused.
+/// True if the body is gzip. Another encoding is refused.
 fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
     match headers.get(header::CONTENT_ENCODING).map(|it| it.as_bytes().to_ascii_lowercase()) {
         None => Ok(false),
@@ -57,7 +57,7 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
 
 /// Receives a body.
 pub(super) async fn receive(
-    state: &State,
+    state: &HttpState,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Received, Problem> {
@@ -70,13 +70,13 @@ pub(super) async fn receive(
     Ok(Received { bytes, is_gzip, charge })
 }
 
-/// How long a body may take that has so many bytes so far.
+/// Longest time of a body that has this number of bytes so far.
 fn patience(base: Duration, bytes: usize) -> Duration {
     base + Duration::from_micros(bytes as u64 * 1_000_000 / SECOND_BYTES)
 }
 
 async fn collect(
-    state: &State,
+    state: &HttpState,
     mut body: Body,
     limit: usize,
 ) -> Result<(Vec<u8>, Charge), Problem> {
@@ -112,8 +112,8 @@ async fn collect(
 }
 
 impl Received {
-    /// The body without compression, and what it is charged with. Takes its time.
-    pub(super) fn plain(self, state: &State) -> Result<(Vec<u8>, Charge), Problem> {
+    /// The body without compression, and its charge. Blocks.
+    pub(super) fn plain(self, state: &HttpState) -> Result<(Vec<u8>, Charge), Problem> {
         if !self.is_gzip {
             return Ok((self.bytes, self.charge));
         }

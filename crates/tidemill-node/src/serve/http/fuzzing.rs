@@ -1,8 +1,8 @@
-//! Any bytes as what comes over an HTTP connection, for tests and for the fuzz target `http`.
+//! Any bytes as the input of an HTTP connection, for tests and for the fuzz target `http`.
 //!
-//! All but jobs that are submitted: they would run. What a job file may say is the target `job`'s.
+//! All but submissions of jobs: they would run. Job files are the input of the target `job`.
 
-use super::{routes, state::State};
+use super::{routes, state::HttpState};
 use crate::{jobs::Jobs, serve::settings::HttpSettings, streams::Streams};
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
@@ -56,7 +56,7 @@ async fn asked(bytes: &[u8], patience: Duration) -> Vec<u8> {
         ..HttpSettings::default()
     };
     let (stop, stopped) = watch::channel(false);
-    let state = State::new(&sim.world, &log, &broker, &jobs, settings, stopped);
+    let state = HttpState::new(&sim.world, &log, &broker, &jobs, settings, stopped);
     let (mut client, server) = duplex(1 << 20);
     let service = TowerToHyperService::new(routes::router(Arc::new(state)));
     let mut answer = Vec::new();

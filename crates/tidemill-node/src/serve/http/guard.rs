@@ -1,4 +1,4 @@
-//! Who a request says it is for, and where it comes from: a web page must not reach a node through
+//! The host and the origin of a request: a web page must not reach a node through
 //! its visitor's browser.
 //!
 //! A page of `evil.example` can let that name lead to 127.0.0.1, and then its requests are sent to a
@@ -6,7 +6,7 @@
 //! but then `Origin` says where the page is from. So requests are refused by a name that is not the
 //! node's, and changes from pages of another origin. Programs send no `Origin`.
 
-use super::{problem::Problem, state::State};
+use super::{problem::Problem, state::HttpState};
 use axum::{
     extract::{Request, State as Shared},
     http::{HeaderMap, Method, StatusCode, Uri, header},
@@ -26,7 +26,7 @@ const OPEN_PATHS: &[&str] = &["/health", "/metrics", "/ping"];
 
 /// Lets a request through, or refuses it.
 pub(super) async fn check(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -87,7 +87,7 @@ fn name_of(host: &str) -> &str {
     host.rsplit_once(':').map_or(host, |(name, _)| name)
 }
 
-/// Whether the node answers to a name. An address cannot be made to lead elsewhere, a name can.
+/// True if the node answers to a name. An address cannot be made to lead elsewhere, a name can.
 fn is_ours(name: &str, hosts: &[String]) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     name.parse::<IpAddr>().is_ok()

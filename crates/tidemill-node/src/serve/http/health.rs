@@ -1,6 +1,6 @@
 //! `GET /health`: 200 while the node takes appends, 503 with the reason when it does not.
 
-use super::{append::blocking, problem::Problem, state::State};
+use super::{append::blocking, problem::Problem, state::HttpState};
 use axum::{
     extract::State as Shared,
     http::StatusCode,
@@ -9,7 +9,7 @@ use axum::{
 use serde_json::json;
 use std::sync::Arc;
 
-pub(super) async fn health(Shared(state): Shared<Arc<State>>) -> Result<Response, Problem> {
+pub(super) async fn health(Shared(state): Shared<Arc<HttpState>>) -> Result<Response, Problem> {
     let failing = blocking(move || why_failing(&state)).await?;
     let (status, word, message) = match failing {
         None => (StatusCode::OK, "pass", "ready".to_owned()),
@@ -19,7 +19,7 @@ pub(super) async fn health(Shared(state): Shared<Arc<State>>) -> Result<Response
     Ok((status, super::problem::json(&body)).into_response())
 }
 
-fn why_failing(state: &State) -> Option<String> {
+fn why_failing(state: &HttpState) -> Option<String> {
     if *state.stopped.borrow() {
         return Some("the node stops".to_owned());
     }

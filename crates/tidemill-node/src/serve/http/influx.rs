@@ -7,11 +7,11 @@
 
 use super::{
     append::{blocking, write},
-    batch::Batch,
+    batch::AppendBatch,
     body,
     parameters::Parameters,
     problem::Problem,
-    state::State,
+    state::HttpState,
 };
 use axum::{
     body::Body,
@@ -32,7 +32,7 @@ pub(super) use query::query;
 #[cfg(test)]
 mod tests;
 
-/// What version these clients are told: the last of line 1 whose interface this is a part of.
+/// The version for these clients: the last of line 1 whose interface this is a part of.
 const VERSION: &str = "1.8.10-tidemill";
 /// Bad lines that are told; more are counted.
 const TOLD_MAX: usize = 10;
@@ -71,7 +71,7 @@ pub(super) async fn ping() -> Response {
 }
 
 pub(super) async fn write_v1(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -90,7 +90,7 @@ pub(super) async fn write_v1(
 }
 
 pub(super) async fn write_v2(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -138,7 +138,7 @@ fn come_again(problem: Problem) -> Problem {
     }
 }
 
-/// What a body came to: bad lines with why, and how many there were.
+/// The bad lines of a body with reasons, and their number.
 #[derive(Debug, Default)]
 struct Bad {
     told: Vec<(usize, String)>,
@@ -166,7 +166,7 @@ impl Bad {
 
 /// Writes the lines of a body.
 async fn lines(
-    state: &Arc<State>,
+    state: &Arc<HttpState>,
     name: &str,
     precision: Option<&str>,
     headers: &HeaderMap,
@@ -179,11 +179,11 @@ async fn lines(
         blocking(move || state.broker.stream_or_new(&name)).await??
     };
     let number = state.number();
-    let batch = Batch::new(stream, None, number)?;
+    let batch = AppendBatch::new(stream, None, number)?;
     let bad = Arc::new(Mutex::new(Bad::default()));
     let fill = {
         let bad = Arc::clone(&bad);
-        move |bytes: &[u8], now_ms: i64, batch: &mut Batch| {
+        move |bytes: &[u8], now_ms: i64, batch: &mut AppendBatch| {
             let found = points(bytes, unit_ns, now_ms, batch);
             *bad.lock().unwrap_or_else(PoisonError::into_inner) = found;
             Ok(())
@@ -195,7 +195,7 @@ async fn lines(
 }
 
 /// Puts the good lines into a batch; gives back the bad ones.
-fn points(bytes: &[u8], unit_ns: i64, now_ms: i64, batch: &mut Batch) -> Bad {
+fn points(bytes: &[u8], unit_ns: i64, now_ms: i64, batch: &mut AppendBatch) -> Bad {
     let (mut lines, mut value, mut bad) = (InfluxLines::default(), Vec::new(), Bad::default());
     for (number, line) in points_of(bytes) {
         let added = lines.point(line).and_then(|point| {

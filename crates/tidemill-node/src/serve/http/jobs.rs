@@ -5,7 +5,7 @@ use super::{
     body,
     parameters::Parameters,
     problem::{Problem, json},
-    state::State,
+    state::HttpState,
 };
 use crate::{
     diagnostic::Diagnostic,
@@ -28,10 +28,10 @@ pub(super) const RESCALE_PARAMETERS: &[&str] = &["threads"];
 pub(super) const KEEP_PARAMETERS: &[&str] = &["name"];
 pub(super) const RESTORE_PARAMETERS: &[&str] = &["anew"];
 
-/// What a submission says.
+/// The body of a submission.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct SubmitRequest {
     /// The job file's text.
     job: String,
     /// Its name, for messages.
@@ -118,7 +118,7 @@ impl From<JobsError> for Problem {
 
 /// Does something to the jobs on a thread that may block.
 async fn with<T: Send + 'static>(
-    state: &Arc<State>,
+    state: &Arc<HttpState>,
     work: impl FnOnce(&Arc<Jobs>) -> Result<T, JobsError> + Send + 'static,
 ) -> Result<T, Problem> {
     let jobs = Arc::clone(&state.jobs);
@@ -126,7 +126,7 @@ async fn with<T: Send + 'static>(
 }
 
 fn submission(bytes: &[u8]) -> Result<Submission, Problem> {
-    let asked: Asked = serde_json::from_slice(bytes)
+    let asked: SubmitRequest = serde_json::from_slice(bytes)
         .map_err(|error| Problem::bad(format!("the body is no submission of a job: {error}")))?;
     if asked.base_dir.as_ref().is_some_and(|it| !it.is_absolute()) {
         return Err(Problem::bad("base_dir is not absolute"));
@@ -142,7 +142,7 @@ fn submission(bytes: &[u8]) -> Result<Submission, Problem> {
 }
 
 pub(super) async fn submit(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -154,7 +154,10 @@ pub(super) async fn submit(
     Ok((StatusCode::CREATED, json(&view(&job)?)).into_response())
 }
 
-pub(super) async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn list(
+    Shared(state): Shared<Arc<HttpState>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
     let jobs = with(&state, |jobs| Ok(jobs.list())).await?;
     let jobs = jobs.iter().map(view).collect::<Result<Vec<_>, _>>()?;
@@ -162,7 +165,7 @@ pub(super) async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<
 }
 
 pub(super) async fn describe(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -172,7 +175,7 @@ pub(super) async fn describe(
 }
 
 pub(super) async fn cancel(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -182,7 +185,7 @@ pub(super) async fn cancel(
 }
 
 pub(super) async fn delete(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -193,7 +196,7 @@ pub(super) async fn delete(
 }
 
 pub(super) async fn rescale(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -205,7 +208,7 @@ pub(super) async fn rescale(
 }
 
 pub(super) async fn checkpoints(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -220,7 +223,7 @@ pub(super) async fn checkpoints(
 }
 
 pub(super) async fn checkpoint(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path((name, number)): Path<(String, String)>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -231,7 +234,7 @@ pub(super) async fn checkpoint(
 }
 
 pub(super) async fn keep_checkpoint(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -242,7 +245,7 @@ pub(super) async fn keep_checkpoint(
 }
 
 pub(super) async fn delete_checkpoint(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path((name, number)): Path<(String, String)>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -254,7 +257,7 @@ pub(super) async fn delete_checkpoint(
 
 /// The body is a changed job, or nothing.
 pub(super) async fn restore(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path((name, number)): Path<(String, String)>,
     uri: Uri,
     headers: HeaderMap,

@@ -1,9 +1,9 @@
-//! `GET /metrics`: what a node does, in the text form of OpenMetrics, which Prometheus reads.
+//! `GET /metrics`: the figures of a node, in the text form of OpenMetrics, which Prometheus reads.
 //!
 //! Figures are taken when they are asked for: nothing here counts on the way of a record, but for
-//! what [`HttpCounts`] has.
+//! the counters of [`HttpCounts`].
 
-use super::{append::blocking, problem::Problem, state::State, states};
+use super::{append::blocking, problem::Problem, state::HttpState, states};
 use crate::serve::open_files;
 use axum::{
     extract::State as Shared,
@@ -32,7 +32,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-/// What happened on the HTTP side.
+/// Counters of the HTTP side.
 #[derive(Debug, Default)]
 pub(super) struct HttpCounts {
     pub(super) connections: AtomicU64,
@@ -79,7 +79,7 @@ const SMALL_BYTES: usize = 256 << 10;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(super) async fn metrics(Shared(state): Shared<Arc<State>>) -> Result<Response, Problem> {
+pub(super) async fn metrics(Shared(state): Shared<Arc<HttpState>>) -> Result<Response, Problem> {
     let turn = state.turn_to_show().await?;
     let of = Arc::clone(&state);
     let (text, turn) = blocking(move || (text(&of), turn)).await?;
@@ -123,7 +123,7 @@ impl EncodeMetric for Spread {
     }
 }
 
-fn text(state: &State) -> String {
+fn text(state: &HttpState) -> String {
     let mut page = Page(Registry::with_prefix("tidemill"));
     let labels = vec![("version", env!("CARGO_PKG_VERSION"))];
     page.0.register("build", "What was built", Info::new(labels));
@@ -141,7 +141,7 @@ fn text(state: &State) -> String {
     }
 }
 
-fn kafka(state: &State, page: &mut Page) {
+fn kafka(state: &HttpState, page: &mut Page) {
     let it = state.broker.figures();
     page.gauge("kafka_connections", "Kafka connections that are open", it.connections as f64);
     page.counter(
@@ -193,7 +193,7 @@ fn http(counts: &HttpCounts, page: &mut Page) {
     }
 }
 
-fn log(state: &State, page: &mut Page) {
+fn log(state: &HttpState, page: &mut Page) {
     let streams = state.log.list();
     let (mut streamlets, mut failed, mut bytes, mut segments) = (0_u64, 0_u64, 0, 0);
     let (mut acknowledged, mut waiting) = (0_i64, 0_i64);
@@ -233,7 +233,7 @@ fn log(state: &State, page: &mut Page) {
     }
 }
 
-fn process(state: &State, page: &mut Page) {
+fn process(state: &HttpState, page: &mut Page) {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let cpu = Counter::<f64, AtomicU64>::default();
     cpu.inc_by(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9);

@@ -4,6 +4,7 @@ use super::problem::Problem;
 use crate::diagnostic::{nearest, one_of};
 use axum::{extract::Query, http::Uri};
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
+use tidemill_types::signs;
 
 /// Most characters of a value that are shown again.
 const SHOWN_CHARS: usize = 100;
@@ -20,9 +21,11 @@ impl Parameters {
             if !known.contains(&name.as_str()) {
                 let shown: String = name.chars().take(SHOWN_CHARS).collect();
                 let near = nearest(&shown, known.iter().copied());
-                let near = near.map_or_else(String::new, |it| format!(", did you mean `{it}`?"));
+                let note = signs::note(&shown, near);
+                let near =
+                    near.map_or_else(String::new, |it| format!(", {}", signs::suggestion(it)));
                 let known = one_of(known);
-                let why = format!("unknown parameter `{shown}`, expected {known}{near}");
+                let why = format!("unknown parameter `{shown}`{note}, expected {known}{near}");
                 return Err(Problem::bad(why));
             }
         }
@@ -44,7 +47,7 @@ impl Parameters {
         names.iter().any(|name| self.0.contains_key(*name))
     }
 
-    /// A value that is read from its text; `possible` says what may stand there.
+    /// A value that is read from its text; `possible` describes the values in the error.
     pub(super) fn value<T: FromStr>(
         &self,
         name: &str,

@@ -21,7 +21,7 @@ pub(super) enum From {
 }
 
 impl From {
-    /// Reads what `from` says.
+    /// Reads the parameter `from`.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "expected `earliest`, `latest`, an offset, or what the header \
                                 `Tidemill-Next` of the last answer said";

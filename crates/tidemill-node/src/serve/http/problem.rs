@@ -1,4 +1,4 @@
-//! Why a request is refused, as it is answered: a status, and JSON that says what to do.
+//! The refusal of a request: a status, and JSON with the reason and a way out.
 //!
 //! ```text
 //! {"error":"there is no stream `orders`","line":3}
@@ -17,7 +17,7 @@ use tidemill_log::{AppendError, LogError, ReadError};
 pub(super) struct Problem {
     pub(super) status: StatusCode,
     pub(super) message: String,
-    /// What else a program may want to know.
+    /// More facts for a program.
     pub(super) details: Map<String, Value>,
 }
 

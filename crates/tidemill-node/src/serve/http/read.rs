@@ -1,6 +1,6 @@
 //! `GET /streams/NAME/records`: records as lines, from a place on, waiting for the first if need be.
 //!
-//! A reader sees what a Kafka consumer of committed records sees: nothing of transactions that are
+//! A reader sees the same as a Kafka consumer of committed records: nothing of transactions that are
 //! open or were aborted. It holds nothing on the node: where to go on is said in the header
 //! `Tidemill-Next`.
 
@@ -10,8 +10,8 @@ use super::{
     parameters::Parameters,
     position::{self, From},
     problem::Problem,
-    render::{self, Values},
-    state::{Charge, State},
+    render::{self, ValueForm},
+    state::{Charge, HttpState},
 };
 use crate::serve::settings::value;
 use axum::{
@@ -42,7 +42,7 @@ pub(super) const PARAMETERS: &[&str] = &["from", "streamlet", "max_bytes", "wait
 
 /// Where to go on.
 const NEXT: HeaderName = HeaderName::from_static("tidemill-next");
-/// How long a reader may wait for records, in milliseconds.
+/// Longest time that a reader waits for records, in milliseconds.
 const WAIT_MS_MAX: i64 = 60_000;
 /// Streamlets that one request reads.
 const STREAMLETS_MAX: u32 = 1_000;
@@ -51,17 +51,17 @@ const BYTES: ByteSize = ByteSize(1 << 20);
 /// The least that a compressed chunk is given to inflate to.
 const INFLATED_BYTES_MIN: usize = 64 << 10;
 
-/// What a request asks for.
-struct Asked {
+/// The parameters of a request.
+struct ReadQuery {
     from: From,
     only: Option<u32>,
     bytes_max: usize,
     wait: Span,
-    values: Values,
+    values: ValueForm,
 }
 
-impl Asked {
-    fn of(uri: &Uri, state: &State) -> Result<Self, Problem> {
+impl ReadQuery {
+    fn of(uri: &Uri, state: &HttpState) -> Result<Self, Problem> {
         let parameters = Parameters::of(uri, PARAMETERS)?;
         let most = state.settings.body_bytes.0;
         let bytes = parameters.read("max_bytes", |text| value::size(text, 1, most))?;
@@ -71,17 +71,17 @@ impl Asked {
             only: parameters.value("streamlet", "the number of a streamlet")?,
             bytes_max: usize::try_from(bytes.unwrap_or(BYTES).0.min(most)).unwrap_or(usize::MAX),
             wait: wait.unwrap_or_default(),
-            values: parameters.read("values", Values::parse)?.unwrap_or_default(),
+            values: parameters.read("values", ValueForm::parse)?.unwrap_or_default(),
         })
     }
 }
 
 pub(super) async fn read(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let asked = Asked::of(&uri, &state)?;
+    let asked = ReadQuery::of(&uri, &state)?;
     let stream = state.log.get(&name).ok_or_else(|| unknown(&name))?;
     let streamlets = match (asked.only, stream.spec().streamlets) {
         (Some(only), _) => vec![only],
@@ -116,8 +116,15 @@ pub(super) async fn read(
                 (Arc::clone(&state), Arc::clone(&views), streamlets.clone());
             let (bytes_max, values) = (asked.bytes_max, asked.values);
             let text = String::new();
-            let reader =
-                Reader { state, charge, bytes_max, values, text, records: 0, inflated_bytes: 0 };
+            let reader = PageReader {
+                state,
+                charge,
+                bytes_max,
+                values,
+                text,
+                records: 0,
+                inflated_bytes: 0,
+            };
             blocking(move || reader.read(&views, &streamlets, positions)).await??
         };
         // What a round came past may all be of aborted transactions, and records lie behind it: an
@@ -156,8 +163,8 @@ fn unknown_end() -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
 }
 
-/// Lines, where to go on, and what they are charged with.
-struct Found {
+/// Lines, the next position, and their charge of memory.
+struct RecordPage {
     text: String,
     positions: Vec<(u32, i64)>,
     charge: Charge,
@@ -175,7 +182,7 @@ impl AsRef<[u8]> for Charged {
     }
 }
 
-fn answer(state: &State, found: Found) -> Response {
+fn answer(state: &HttpState, found: RecordPage) -> Response {
     let next = position::text(&found.positions);
     state.counts.answer_bytes.fetch_add(found.text.len() as u64, Ordering::Relaxed);
     let body = Bytes::from_owner(Charged { text: found.text, _charge: found.charge });
@@ -184,14 +191,14 @@ fn answer(state: &State, found: Found) -> Response {
 }
 
 /// One round over the streamlets.
-struct Reader {
-    state: Arc<State>,
+struct PageReader {
+    state: Arc<HttpState>,
     charge: Charge,
     bytes_max: usize,
-    values: Values,
+    values: ValueForm,
     text: String,
     records: u64,
-    /// What is charged for inflating: chunks are inflated one after the other.
+    /// The charge for inflating: chunks are inflated one after the other.
     inflated_bytes: usize,
 }
 
@@ -201,7 +208,7 @@ struct Stopped {
     why: Option<Problem>,
 }
 
-impl Reader {
+impl PageReader {
     /// Reads until there is as much as was asked for. A problem is told if it is all there is; else
     /// the next round comes to it.
     fn read(
@@ -209,7 +216,7 @@ impl Reader {
         views: &[Committed],
         streamlets: &[u32],
         positions: Vec<(u32, i64)>,
-    ) -> Result<Found, Problem> {
+    ) -> Result<RecordPage, Problem> {
         let (mut had, mut had_none) = (Vec::new(), Vec::new());
         for (index, offset) in positions {
             let view = streamlets.binary_search(&index).ok().map(|at| &views[at]);
@@ -233,7 +240,7 @@ impl Reader {
         self.state.counts.read_records.fetch_add(self.records, Ordering::Relaxed);
         // Those that had no turn are the first next time.
         had_none.append(&mut had);
-        Ok(Found { text: self.text, positions: had_none, charge: self.charge })
+        Ok(RecordPage { text: self.text, positions: had_none, charge: self.charge })
     }
 
     /// Reads one streamlet; gives back where to go on.

@@ -19,9 +19,9 @@ const DEPTH_MAX: usize = 64;
 /// In place of a timestamp, in Kafka's record format: there is none.
 const NO_TIMESTAMP: i64 = -1;
 
-/// How values are written.
+/// The form of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Values {
+pub(super) enum ValueForm {
     /// JSON as it is; other text as a string; other bytes as `value_base64`.
     #[default]
     Json,
@@ -31,7 +31,7 @@ pub(super) enum Values {
     Base64,
 }
 
-impl Values {
+impl ValueForm {
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         match text {
             "json" => Ok(Self::Json),
@@ -48,7 +48,7 @@ pub(super) fn line(
     streamlet: u32,
     offset: i64,
     record: &Record<'_>,
-    values: Values,
+    values: ValueForm,
 ) {
     // Writing to a string cannot fail.
     let _ = write!(into, "{{\"streamlet\":{streamlet},\"offset\":{offset},\"timestamp\":");
@@ -56,7 +56,7 @@ pub(super) fn line(
         NO_TIMESTAMP => into.push_str("null"),
         timestamp_ms => drop(write!(into, "{timestamp_ms}")),
     }
-    let keys = if values == Values::Base64 { Values::Base64 } else { Values::Text };
+    let keys = if values == ValueForm::Base64 { ValueForm::Base64 } else { ValueForm::Text };
     field(into, "key", record.key, keys);
     field(into, "value", record.value, values);
     if !record.headers.is_empty() {
@@ -81,17 +81,17 @@ pub(super) fn line(
     into.push_str("}\n");
 }
 
-fn field(into: &mut String, name: &str, bytes: Option<&[u8]>, values: Values) {
+fn field(into: &mut String, name: &str, bytes: Option<&[u8]>, values: ValueForm) {
     let text = match (bytes, values) {
         (None, _) => {
             let _ = write!(into, ",\"{name}\":null");
             return;
         }
-        (Some(_), Values::Base64) => None,
+        (Some(_), ValueForm::Base64) => None,
         (Some(bytes), _) => std::str::from_utf8(bytes).ok(),
     };
     match text {
-        Some(text) if values == Values::Json && is_json(text) => {
+        Some(text) if values == ValueForm::Json && is_json(text) => {
             let _ = write!(into, ",\"{name}\":");
             // In JSON a line break stands between values only.
             into.extend(
@@ -110,12 +110,12 @@ fn field(into: &mut String, name: &str, bytes: Option<&[u8]>, values: Values) {
     }
 }
 
-/// Whether a text is JSON that any reader can read: many refuse what is nested deeply.
+/// True if a text is JSON that any reader can read: many refuse deep nesting.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() && depth(text) <= DEPTH_MAX
 }
 
-/// How deeply JSON is nested.
+/// The depth of nesting of JSON.
 fn depth(json: &str) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in json.bytes() {

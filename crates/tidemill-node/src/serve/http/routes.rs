@@ -1,10 +1,10 @@
-//! What is answered where.
+//! The routes: each path and method, with its handler.
 //!
 //! [`ROUTES`] is the one table: the router is made of it, and a test holds `openapi.json` against
 //! it.
 
 use super::{
-    append, guard, health, influx, jobs, metrics, problem::Problem, read, state::State, states,
+    append, guard, health, influx, jobs, metrics, problem::Problem, read, state::HttpState, states,
     streams,
 };
 use axum::{
@@ -33,14 +33,14 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     /// Parameters of the query string.
     pub(super) parameters: &'static [&'static str],
-    handler: fn() -> MethodRouter<Arc<State>>,
+    handler: fn() -> MethodRouter<Arc<HttpState>>,
 }
 
 const fn route(
     method: &'static str,
     path: &'static str,
     parameters: &'static [&'static str],
-    handler: fn() -> MethodRouter<Arc<State>>,
+    handler: fn() -> MethodRouter<Arc<HttpState>>,
 ) -> Route {
     Route { method, path, parameters, handler }
 }
@@ -83,8 +83,8 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// The router of all routes.
-pub(super) fn router(state: Arc<State>) -> Router {
-    let add = |router: Router<Arc<State>>, it: &Route| router.route(it.path, (it.handler)());
+pub(super) fn router(state: Arc<HttpState>) -> Router {
+    let add = |router: Router<Arc<HttpState>>, it: &Route| router.route(it.path, (it.handler)());
     ROUTES
         .iter()
         .fold(Router::new(), add)
@@ -104,7 +104,7 @@ async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
-async fn count(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+async fn count(Shared(state): Shared<Arc<HttpState>>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let counts = &state.counts;
     counts.requests.fetch_add(1, Ordering::Relaxed);

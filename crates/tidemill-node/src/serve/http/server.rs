@@ -3,7 +3,7 @@
 //! Each connection is one task. It is closed if a head is not whole some time after the last
 //! request, if an answer is not taken, and when the node stops.
 
-use super::{metrics::Lasting, patient::Patient, routes, state::State};
+use super::{metrics::Lasting, routes, slow_peers::Patient, state::HttpState};
 use crate::jobs::Jobs;
 use crate::serve::settings::HttpSettings;
 use axum::Router;
@@ -29,7 +29,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long requests that are being answered have when the node stops.
+/// Time that is left to requests under way when the node stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes that a request's head may have; and, for each connection, that are read ahead.
 const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -57,7 +57,7 @@ impl Http {
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
-        let state = Arc::new(State::new(world, log, broker, jobs, settings, stopped));
+        let state = Arc::new(HttpState::new(world, log, broker, jobs, settings, stopped));
         let accepting = tokio::spawn(accept(listener, state));
         Ok(Self { address, stop, accepting })
     }
@@ -80,7 +80,7 @@ async fn asked(stopped: &mut watch::Receiver<bool>) {
     let _said_or_gone = stopped.wait_for(|it| *it).await;
 }
 
-async fn accept(listener: TcpListener, state: Arc<State>) {
+async fn accept(listener: TcpListener, state: Arc<HttpState>) {
     let router = routes::router(Arc::clone(&state));
     let mut stop = state.stopped.clone();
     let mut connections = JoinSet::new();
@@ -120,7 +120,7 @@ async fn serve(
     socket: TcpStream,
     peer: SocketAddr,
     router: Router,
-    state: Arc<State>,
+    state: Arc<HttpState>,
     _open: Lasting,
 ) {
     tidemill_env::net::tune(&socket);

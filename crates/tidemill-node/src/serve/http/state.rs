@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use super::{metrics::HttpCounts, problem::Problem};
 use crate::jobs::Jobs;
@@ -20,20 +20,20 @@ use tokio::{
 
 /// The unit that memory is charged in, in bytes.
 const UNIT_BYTES: usize = 1024;
-/// How long a request waits for memory before it is told to come again.
+/// Longest time that a request waits for memory before it is told to come again.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a request waits for its turn to look at a state, or at the figures.
+/// Longest time that a request waits for its turn to read a state, or the figures.
 const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What all requests share.
-pub(super) struct State {
+/// The state that all requests share.
+pub(super) struct HttpState {
     pub(super) world: World,
     pub(super) log: Arc<Log>,
     pub(super) broker: Arc<Broker>,
     pub(super) jobs: Arc<Jobs>,
     pub(super) settings: HttpSettings,
     pub(super) counts: Arc<HttpCounts>,
-    /// When the node stops, those who wait for records stop waiting.
+    /// When the node stops, readers stop waiting for records.
     pub(super) stopped: watch::Receiver<bool>,
     memory: Arc<Semaphore>,
     memory_units: usize,
@@ -55,7 +55,7 @@ impl Charge {
 /// whose numbers are small.
 const FIRST_REQUEST: u64 = 1 << 62;
 
-impl State {
+impl HttpState {
     pub(super) fn new(
         world: &World,
         log: &Arc<Log>,

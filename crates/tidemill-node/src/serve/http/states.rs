@@ -5,11 +5,11 @@ use super::{
     body,
     parameters::Parameters,
     problem::{Problem, json},
-    state::{Charge, State},
+    state::{Charge, HttpState},
 };
 use crate::{
     jobs::{Bounded, Jobs, JobsError, StateOf},
-    look::{self, Answer, StateError},
+    state_query::{self, Answer, StateError},
 };
 use axum::{
     body::{Body, Bytes},
@@ -35,10 +35,10 @@ const ARROW_FILE: &str = "application/vnd.apache.arrow.file";
 /// Rows that are written as text at a time.
 const ROWS_AT_ONCE: usize = 128;
 
-/// What a query says.
+/// The body of a query.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct StateQuery {
     sql: String,
 }
 
@@ -74,7 +74,7 @@ impl From<StateError> for Problem {
 /// Looks at states on a thread that may block; one request at a time, as each may hold much. A client
 /// that hangs up ends neither the work nor the turn.
 async fn with<T: Send + 'static>(
-    state: &Arc<State>,
+    state: &Arc<HttpState>,
     work: impl FnOnce(&Arc<Jobs>) -> Result<T, JobsError> + Send + 'static,
 ) -> Result<(T, OwnedSemaphorePermit), Problem> {
     let turn = state.turn_to_look().await?;
@@ -94,9 +94,9 @@ impl AsRef<[u8]> for Charged {
     }
 }
 
-/// Sends what a look has found. It is the next one's turn once the bytes are charged.
+/// Sends the rows of a snapshot. It is the next one's turn once the bytes are charged.
 pub(super) async fn sent(
-    state: &State,
+    state: &HttpState,
     kind: &'static str,
     (bytes, turn): (Vec<u8>, OwnedSemaphorePermit),
 ) -> Result<Response, Problem> {
@@ -119,7 +119,7 @@ fn state_of(parameters: &Parameters) -> Result<StateOf, Problem> {
 }
 
 pub(super) async fn tables(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -130,7 +130,7 @@ pub(super) async fn tables(
 }
 
 pub(super) async fn query(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path((name, stage)): Path<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
@@ -138,19 +138,19 @@ pub(super) async fn query(
 ) -> Result<Response, Problem> {
     let of = state_of(&Parameters::of(&uri, PARAMETERS)?)?;
     let (bytes, _charge) = body::receive(&state, &headers, body).await?.plain(&state)?;
-    let Asked { sql } = serde_json::from_slice(&bytes)
+    let StateQuery { sql } = serde_json::from_slice(&bytes)
         .map_err(|error| Problem::bad(format!("the body is no query: {error}")))?;
     let as_file = accepts(&headers, ARROW_FILE);
     let answer = with(&state, move |jobs| {
         let answer = jobs.query_state((&name, &stage), of, &sql)?;
-        if as_file { Ok(look::arrow_file(&answer)?) } else { Ok(document(&answer)?) }
+        if as_file { Ok(state_query::arrow_file(&answer)?) } else { Ok(document(&answer)?) }
     });
     let kind = if as_file { ARROW_FILE } else { "application/json" };
     sent(&state, kind, answer.await?).await
 }
 
 pub(super) async fn table(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path((name, stage, table)): Path<(String, String, String)>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -159,7 +159,7 @@ pub(super) async fn table(
     sent(&state, ARROW_FILE, file).await
 }
 
-/// Whether a client has named a media type.
+/// True if a client has named a media type.
 fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let named = headers.get_all(header::ACCEPT).iter().filter_map(|it| it.to_str().ok());
     let kinds = named.flat_map(|it| it.split(',')).filter_map(|it| it.split(';').next());
@@ -176,7 +176,7 @@ fn document(answer: &Answer) -> Result<Vec<u8>, StateError> {
         "cycle": number("tidemill.cycle"),
         "time_us": number("tidemill.time_us"),
         "checkpoint": number("tidemill.checkpoint"),
-        "columns": look::columns(&answer.schema),
+        "columns": state_query::columns(&answer.schema),
         "rows": Value::Null,
     });
     let head = head.to_string();

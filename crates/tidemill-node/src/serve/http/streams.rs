@@ -5,7 +5,7 @@ use super::{
     parameters::Parameters,
     problem::{Problem, json},
     read,
-    state::State,
+    state::HttpState,
 };
 use crate::serve::settings::value;
 use axum::{
@@ -31,7 +31,10 @@ pub(super) const CREATE_PARAMETERS: &[&str] = &[
     "fsync",
 ];
 
-pub(super) async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn list(
+    Shared(state): Shared<Arc<HttpState>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
     let streams = blocking(move || {
         let one = |it: &Arc<Stream>| {
@@ -44,9 +47,9 @@ pub(super) async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<
     Ok(json(&value_of!({ "streams": streams.await? })).into_response())
 }
 
-/// Describes a stream; or, if the request says from where or what it takes, reads it.
+/// Describes a stream; or, if the request has a position or a media type of records, reads it.
 pub(super) async fn describe_or_read(
-    shared: Shared<Arc<State>>,
+    shared: Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
     headers: HeaderMap,
@@ -64,7 +67,7 @@ pub(super) async fn describe_or_read(
     Ok(json(&described).into_response())
 }
 
-fn describe(state: &State, stream: &Stream) -> Value {
+fn describe(state: &HttpState, stream: &Stream) -> Value {
     let StreamSpec {
         streamlets: _,
         active_groups,
@@ -101,7 +104,7 @@ fn describe(state: &State, stream: &Stream) -> Value {
 }
 
 pub(super) async fn create(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
     body: Body,
@@ -149,7 +152,7 @@ fn spec_of(parameters: &Parameters, mut spec: StreamSpec) -> Result<StreamSpec, 
 }
 
 pub(super) async fn delete(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {

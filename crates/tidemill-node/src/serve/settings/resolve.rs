@@ -5,12 +5,12 @@
 use super::{ServeSettings, Setting, settings as all};
 use crate::{
     descriptor::{line_of, tree},
-    diagnostic::{Diagnostic, Place, Problem, Refused},
+    diagnostic::{Diagnostic, Problem, Refused, TextPlace},
 };
 use tidemill_types::limits::JOB_FILE_BYTES_MAX;
-use tree::{Node, Value};
+use tree::{Item, ItemValue};
 
-/// What is said where.
+/// The places in which settings are given.
 #[derive(Clone, Copy)]
 pub struct Given<'a> {
     /// The value that a flag of this name has.
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Given<'_> {
 pub const FLAG: &str = "config";
 
 /// The setting's variable that a name was probably meant to be, of one that is none. Names that are
-/// further off are those of others: scripts, or what an orchestrator sets for each of its services.
+/// further off are those of others: scripts, or variables that an orchestrator sets for each of its services.
 #[must_use]
 pub fn misspelt_variable(name: &str) -> Option<String> {
     let variables = || all().map(Setting::variable);
@@ -43,7 +43,7 @@ pub fn misspelt_variable(name: &str) -> Option<String> {
     variables().chain(["TIDEMILL_CONFIG".to_owned()]).filter(|it| it != name).find(near)
 }
 
-/// Letters that one who misspells a name gets wrong.
+/// Letters of a name that a slip may change.
 const SLIPS_MAX: usize = 2;
 
 /// The settings.
@@ -73,7 +73,7 @@ pub fn resolve(given: Given<'_>) -> Result<ServeSettings, Refused> {
     if wrong.is_empty() { Ok(settings) } else { Err(Refused(wrong)) }
 }
 
-/// Whoever asks for bodies that never fit into the memory for all of them is told so, and not each
+/// A limit of bodies that never fits into the memory for all of them is refused at the start, and not with each
 /// of their clients. The default is no such wish: it goes down with that memory.
 fn body_that_never_fits(settings: &ServeSettings, given: Given<'_>) -> Option<Diagnostic> {
     let http = &settings.http;
@@ -118,7 +118,7 @@ fn set(settings: &mut ServeSettings, setting: &Setting, text: &str) -> Result<()
 }
 
 fn from_file(settings: &mut ServeSettings, file: &str, text: &str, wrong: &mut Vec<Diagnostic>) {
-    let mut say = |place: Option<Place>, problem: Problem| {
+    let mut say = |place: Option<TextPlace>, problem: Problem| {
         let line = place.and_then(|place| line_of(text, place));
         wrong.push(Diagnostic { file: file.to_owned(), place, line, problem });
     };
@@ -126,13 +126,13 @@ fn from_file(settings: &mut ServeSettings, file: &str, text: &str, wrong: &mut V
         let problem = Problem::new::<String>([], "the file is too long");
         return say(None, problem.expected(format!("at most {JOB_FILE_BYTES_MAX} bytes")));
     }
-    let tree = match Node::parse(text) {
+    let tree = match Item::parse(text) {
         Ok(tree) => tree,
         Err(error) => return say(error.0, error.1),
     };
     let entries = match &tree.value {
-        Value::Table(entries) => entries.as_slice(),
-        Value::Null => &[],
+        ItemValue::Table(entries) => entries.as_slice(),
+        ItemValue::Null => &[],
         _ => {
             let problem = Problem::new::<String>([], format!("{} stands here", tree.describe()));
             return say(tree.place, problem.expected("lines of the form `key: value`"));
@@ -157,11 +157,13 @@ fn from_file(settings: &mut ServeSettings, file: &str, text: &str, wrong: &mut V
 }
 
 /// A single value as it would be said on the command line.
-fn value_text(node: &Node) -> Option<String> {
+fn value_text(node: &Item) -> Option<String> {
     match &node.value {
-        Value::Text(text) => Some(text.clone()),
-        Value::Bool(value) => Some(value.to_string()),
-        Value::Unsigned(_) | Value::Signed(_) | Value::Float(_) => Some(node.raw.clone()),
-        Value::Null | Value::List(_) | Value::Table(_) => None,
+        ItemValue::Text(text) => Some(text.clone()),
+        ItemValue::Bool(value) => Some(value.to_string()),
+        ItemValue::Unsigned(_) | ItemValue::Signed(_) | ItemValue::Float(_) => {
+            Some(node.raw.clone())
+        }
+        ItemValue::Null | ItemValue::List(_) | ItemValue::Table(_) => None,
     }
 }

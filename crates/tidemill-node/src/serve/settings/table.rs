@@ -1,4 +1,4 @@
-//! Every setting: its name, what it says, how it is read and written.
+//! Every setting: its name, its meaning, its reader and its writer.
 
 use super::ServeSettings;
 
@@ -29,21 +29,21 @@ mod storage;
 pub struct Setting {
     /// Its name as a flag, without the dashes before it.
     pub name: &'static str,
-    /// What stands for its value in help.
+    /// The placeholder of its value in help.
     pub value: &'static str,
-    /// What Kafka calls it; empty if Kafka has no such thing.
+    /// Kafka's name for it; empty if Kafka has no such thing.
     pub kafka: &'static str,
-    /// What it says: sentences.
+    /// Its meaning, in sentences.
     pub about: &'static str,
     /// Its value, as [`Self::set`] takes it.
     pub get: fn(&ServeSettings) -> String,
-    /// Sets it, or says what is possible.
+    /// Sets it, or gives the possible values.
     pub set: fn(&mut ServeSettings, &str) -> Result<(), String>,
 }
 
 /// Settings that are shown together.
 #[derive(Debug)]
-pub struct Group {
+pub struct SettingGroup {
     /// Above them.
     pub title: &'static str,
     /// In the order in which they are shown.
@@ -79,7 +79,7 @@ impl Setting {
         }
     }
 
-    /// Whether it is yes or no, so that a flag alone means yes.
+    /// True for a switch: its flag alone means yes.
     #[must_use]
     pub fn is_switch(&self) -> bool {
         self.value == SWITCH
@@ -95,14 +95,14 @@ impl Setting {
 const SWITCH: &str = "true|false";
 
 /// Every setting, by group, in the order of help and documentation.
-pub const GROUPS: &[Group] = &[
-    Group { title: "Node", settings: node::NODE },
-    Group { title: "Addresses", settings: node::ADDRESSES },
-    Group { title: "Streams that do not say otherwise", settings: storage::STREAMS },
-    Group { title: "Storage", settings: storage::STORAGE },
-    Group { title: "Limits of the Kafka side", settings: kafka::LIMITS },
-    Group { title: "Groups, producers, transactions", settings: kafka::GROUPS },
-    Group { title: "Limits of the HTTP side", settings: http::LIMITS },
+pub const GROUPS: &[SettingGroup] = &[
+    SettingGroup { title: "Node", settings: node::NODE },
+    SettingGroup { title: "Addresses", settings: node::ADDRESSES },
+    SettingGroup { title: "Streams that do not say otherwise", settings: storage::STREAMS },
+    SettingGroup { title: "Storage", settings: storage::STORAGE },
+    SettingGroup { title: "Limits of the Kafka side", settings: kafka::LIMITS },
+    SettingGroup { title: "Groups, producers, transactions", settings: kafka::GROUPS },
+    SettingGroup { title: "Limits of the HTTP side", settings: http::LIMITS },
 ];
 
 /// Every setting.

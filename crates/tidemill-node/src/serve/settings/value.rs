@@ -1,9 +1,9 @@
-//! Values of settings as texts: reading them, with what is possible in the error, and writing them.
+//! Values of settings as texts: reading them, with the possible values in the error, and writing them.
 
 use super::{LogFormat, LogLevel};
 use std::{fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
 use tidemill_log::Journal;
-use tidemill_types::{ByteSize, Span};
+use tidemill_types::{ByteSize, Span, address as addresses};
 
 /// The longest time that a setting may be, in milliseconds: a hundred years.
 pub(in crate::serve) const SPAN_MS_MAX: i64 = 36_500 * DAY_MS;
@@ -12,7 +12,7 @@ pub(in crate::serve) const DAY_MS: i64 = 86_400_000;
 /// The most bytes that a setting may be: an exbibyte.
 pub(in crate::serve) const SIZE_MAX: u64 = 1 << 60;
 
-/// What could not be read, cut to a length that fits a line.
+/// An unreadable value, cut to a length that fits a line.
 fn shown(text: &str) -> String {
     text.chars().take(100).collect()
 }
@@ -48,8 +48,7 @@ pub(in crate::serve) fn advertised(text: &str) -> Result<Option<(String, u16)>, 
 pub(in crate::serve) fn advertised_text(advertised: Option<&(String, u16)>) -> String {
     match advertised {
         None => "auto".to_owned(),
-        Some((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
-        Some((host, port)) => format!("{host}:{port}"),
+        Some((host, port)) => addresses::join(host, *port),
     }
 }
 

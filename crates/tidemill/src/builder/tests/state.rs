@@ -4,7 +4,7 @@ use super::super::*;
 use crate::{CheckpointSpec, Delivery, Every, Recovery};
 use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema};
-use tidemill_node::look::Answer;
+use tidemill_node::state_query::Answer;
 use tidemill_operators::custom::{keyed_record, state::Map};
 
 /// Numbers that come for ever, of seven keys; each is counted by its key.

@@ -1,11 +1,11 @@
 //! The flags of `tidemill serve`, made of the table of settings.
 //!
-//! Values are kept as texts: what they mean is for the table to say, with the same words whether
+//! Values stay texts: the table gives them their meaning, with the same words whether
 //! they come from a flag, a variable or a file.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::collections::BTreeMap;
-use tidemill_node::serve::settings::{FLAG, GROUPS, Group, Setting, settings};
+use tidemill_node::serve::settings::{FLAG, GROUPS, Setting, SettingGroup, settings};
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ mod tests;
 pub(crate) struct ServeArguments(BTreeMap<&'static str, String>);
 
 impl ServeArguments {
-    /// What a flag was given as.
+    /// The value that a flag was given.
     pub(super) fn value(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned()
     }
@@ -28,7 +28,7 @@ file. Sizes are written as 64KiB, 4MiB or 1GiB, times as 10ms, 30s or 7d.
 
 Codes: 0 stopped by SIGTERM or Ctrl-C, 2 not started.";
 
-fn flag(group: &'static Group, setting: &'static Setting) -> Arg {
+fn flag(group: &'static SettingGroup, setting: &'static Setting) -> Arg {
     let arg = Arg::new(setting.name)
         .long(setting.name)
         .help_heading(group.title)
@@ -50,7 +50,8 @@ impl Args for ServeArguments {
             .help_heading("Node")
             .help("A file of settings, YAML. [env: TIDEMILL_CONFIG]")
             .value_name("FILE");
-        let of = |group: &'static Group| group.settings.iter().map(move |it| flag(group, it));
+        let of =
+            |group: &'static SettingGroup| group.settings.iter().map(move |it| flag(group, it));
         let flags = GROUPS.iter().flat_map(of);
         let command = command.arg(file).args(flags).after_help(AFTER);
         command.args_override_self(true)

@@ -1,7 +1,7 @@
 //! The log of a node: lines on standard error, of one kind no more than so many at a time.
 //!
 //! Clients try again at once, and each try of each of them may be told: a full disk would be full of
-//! lines before it is noticed. What kind a line is says the place in the code that it comes from.
+//! lines before it is noticed. The kind of a line is its place in the code.
 
 use super::super::log_filter::LogFilter;
 use std::{
@@ -27,7 +27,7 @@ const TROUBLE_LINES: u64 = 20;
 /// Other lines of a kind in that time.
 const OTHER_LINES: u64 = 1_000;
 
-/// Log lines go to standard error, as the settings say, but for what the variable says by part.
+/// Log lines go to standard error, at the level of the settings, or of the variable for its parts.
 pub(in crate::cli) fn log_as(world: &World, settings: &ServeSettings, filter: &LogFilter) {
     let level = match settings.log_level {
         LogLevel::Off => LevelFilter::OFF,
@@ -50,17 +50,17 @@ pub(in crate::cli) fn log_as(world: &World, settings: &ServeSettings, filter: &L
 struct Bounded {
     world: World,
     /// By the place in the code.
-    kinds: Mutex<BTreeMap<usize, Kind>>,
+    kinds: Mutex<BTreeMap<usize, LineKind>>,
 }
 
 #[derive(Default)]
-struct Kind {
+struct LineKind {
     since_us: u64,
     lines: u64,
 }
 
-impl Kind {
-    /// Whether one more line is shown; and how many of the time before were not, if a new one begins.
+impl LineKind {
+    /// True if one more line is shown; and the number of lines dropped before, if a new period begins.
     fn takes(&mut self, now_us: u64, most: u64) -> (bool, u64) {
         let mut left_out = 0;
         if self.lines == 0 || now_us.saturating_sub(self.since_us) >= SPAN_US {
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn of_many_lines_of_a_kind_the_first_are_shown_and_the_others_counted() {
-        let mut kind = Kind::default();
+        let mut kind = LineKind::default();
         let shown = (0..100).filter(|at| kind.takes(5 + at, 20) == (true, 0)).count();
         assert_eq!(shown, 20);
         assert_eq!(kind.takes(5 + SPAN_US, 20), (true, 80), "how many is said with the next");

@@ -4,7 +4,7 @@
 
 use super::super::node::{NodeArguments, answer, ask, ask_bytes, escaped};
 use super::{
-    CheckpointOf, Done, ExportArguments, OfArguments, QueryArguments, StateArguments, places,
+    CheckpointOf, ExitResult, ExportArguments, OfArguments, QueryArguments, StateArguments, places,
     show_answer, show_export, show_tables, whole,
 };
 use crate::cli::FAILED;
@@ -15,7 +15,7 @@ use std::{
     io::Write,
     panic::{AssertUnwindSafe, catch_unwind},
 };
-use tidemill_node::look::{ANSWER_ROWS_MAX, Answer};
+use tidemill_node::state_query::{ANSWER_ROWS_MAX, Answer};
 use tidemill_wire::arrow::refuse_compressed_file;
 
 #[cfg(test)]
@@ -26,7 +26,7 @@ fn state_path(
     state: &StateArguments,
     table: Option<&str>,
     checkpoint: Option<CheckpointOf>,
-) -> Done<String> {
+) -> ExitResult<String> {
     let mut path = format!("{}/state/{}", state.of.path_on_node()?, escaped(&state.stage));
     if let Some(table) = table {
         path.push_str(&format!("/{}", escaped(table)));
@@ -37,12 +37,12 @@ fn state_path(
     Ok(path)
 }
 
-pub(super) fn tables(of: &OfArguments) -> Done<u8> {
+pub(super) fn tables(of: &OfArguments) -> ExitResult<u8> {
     let path = format!("{}/state", of.path_on_node()?);
     Ok(answer(&of.node, ask(&of.node, "GET", &path, None), |it| show_tables(&it["tables"])))
 }
 
-pub(super) fn query(arguments: &QueryArguments) -> Done<u8> {
+pub(super) fn query(arguments: &QueryArguments) -> ExitResult<u8> {
     let state = &arguments.state;
     let body = json!({ "sql": arguments.sql });
     let file =
@@ -50,7 +50,7 @@ pub(super) fn query(arguments: &QueryArguments) -> Done<u8> {
     show_answer(arguments, &read(&state.of.node, &file, ANSWER_ROWS_MAX)?)
 }
 
-pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
+pub(super) fn export(arguments: &ExportArguments) -> ExitResult<u8> {
     let (state, node) = (&arguments.state, &arguments.state.of.node);
     let tables = match &arguments.table {
         Some(table) => vec![table.clone()],
@@ -80,7 +80,7 @@ pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
 }
 
 /// The names of a stage's tables; its own name in vain is refused by the node.
-fn tables_of_stage(state: &StateArguments) -> Done<Vec<String>> {
+fn tables_of_stage(state: &StateArguments) -> ExitResult<Vec<String>> {
     let node = &state.of.node;
     let asked = ask(node, "GET", &format!("{}/state", state.of.path_on_node()?), None);
     let document = match asked {
@@ -99,7 +99,12 @@ fn tables_of_stage(state: &StateArguments) -> Done<Vec<String>> {
 }
 
 /// Asks for an Arrow file.
-fn bytes(node: &NodeArguments, method: &str, path: &str, body: Option<&Value>) -> Done<Vec<u8>> {
+fn bytes(
+    node: &NodeArguments,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> ExitResult<Vec<u8>> {
     match ask_bytes(node, method, path, body) {
         Ok((200, bytes)) => Ok(bytes),
         Ok((status, bytes)) => {
@@ -111,8 +116,8 @@ fn bytes(node: &NodeArguments, method: &str, path: &str, body: Option<&Value>) -
     }
 }
 
-/// The rows of an Arrow file, at most so many. Its reader trusts offsets in places; what it then does
-/// is an error too.
+/// The rows of an Arrow file, at most `rows_max`. Its reader trusts offsets in places; a panic
+/// in it is an error too.
 fn rows(file: &[u8], rows_max: usize) -> Result<Answer, String> {
     let messages = refuse_compressed_file(file)?;
     let decode = || {
@@ -133,7 +138,7 @@ fn rows(file: &[u8], rows_max: usize) -> Result<Answer, String> {
         .unwrap_or_else(|_| Err("its parts contradict each other".to_owned()))
 }
 
-fn read(node: &NodeArguments, file: &[u8], rows_max: usize) -> Done<Answer> {
+fn read(node: &NodeArguments, file: &[u8], rows_max: usize) -> ExitResult<Answer> {
     rows(file, rows_max).map_err(|error| {
         node.wrong(format_args!("{}: the answer cannot be read: {error}", node.http), FAILED)
     })

@@ -2,10 +2,10 @@
 
 use super::super::reader::{ASK_US, nobody_reads};
 use super::{
-    DONE, NodeArguments, STOPPED, Told, admin_failed, failed,
-    from::start,
-    rates::{Counts, Rates},
-    render::{Format, render},
+    DONE, ErrorForm, NodeArguments, STOPPED, admin_failed, failed,
+    rates::{Rates, RecordCounts},
+    render::{RecordForm, render},
+    start::start,
     stop_flag,
 };
 use clap::builder::NonEmptyStringValueParser;
@@ -22,9 +22,9 @@ use tidemill_client::{
 };
 use tidemill_env::World;
 
-/// How often it is looked whether somebody wants to stop.
+/// Time between two looks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often a group's offsets are committed, in microseconds.
+/// Time between two commits of a group's offsets, in microseconds.
 const COMMIT_US: u64 = 5_000_000;
 /// Bytes that are gathered before they are written, while more records are there.
 const OUT_BYTES: usize = 256 << 10;
@@ -39,9 +39,9 @@ pub(in crate::cli) struct ConsumeArguments {
     /// Where to begin: `earliest`, `latest`, an offset, or a time such as 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = start)]
     from: Start,
-    /// How a record is written.
-    #[arg(long, value_enum, default_value_t = Format::Lines)]
-    format: Format,
+    /// The form of a record.
+    #[arg(long, value_enum, default_value_t = RecordForm::Lines)]
+    format: RecordForm,
     /// Ends after so many records.
     #[arg(long, value_name = "N")]
     max: Option<u64>,
@@ -63,11 +63,11 @@ pub(in crate::cli) struct ConsumeArguments {
     node: NodeArguments,
 }
 
-/// How consuming came to its end.
-enum End {
+/// The end of consuming.
+enum ConsumeEnd {
     Done,
     Stopped,
-    /// Nobody reads what is written.
+    /// The output has no reader.
     Unread,
     Output(io::Error),
     Failed(ConsumeError),
@@ -94,12 +94,13 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
     let now_us = || world.clock.monotonic_micros();
     let may_draw = !io::stdout().is_terminal();
     let mut rates = Rates::new(now_us(), arguments.node.json, arguments.quiet, may_draw);
-    let mut copy = Copy { arguments, gathered: Gathered::default(), counts: Counts::default() };
+    let mut copy =
+        Copy { arguments, gathered: PendingLines::default(), counts: RecordCounts::default() };
     let (mut committed_us, mut commits) = (now_us(), Commits::default());
     let mut asked_us = now_us();
     let end = loop {
         if stop.is_set() {
-            break End::Stopped;
+            break ConsumeEnd::Stopped;
         }
         if let Some(end) = copy.step(&mut consumer, &plan) {
             break end;
@@ -108,7 +109,7 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
             asked_us = now_us();
             // What comes next may come late, or never.
             if nobody_reads() {
-                break End::Unread;
+                break ConsumeEnd::Unread;
             }
         }
         if rates.is_due(now_us()) {
@@ -125,34 +126,34 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
                 Ok(Some(error)) => {
                     say!("offsets are not committed, it is tried again every 5 s: {error}");
                 }
-                Err(error) => break End::Failed(error.into()),
+                Err(error) => break ConsumeEnd::Failed(error.into()),
             }
         }
     };
     let last = match copy.flush() {
-        Ok(()) => copy.commit(&admin).map_err(|error| End::Failed(error.into())),
+        Ok(()) => copy.commit(&admin).map_err(|error| ConsumeEnd::Failed(error.into())),
         Err(error) => Err(error),
     };
     let end = match (last, end) {
-        (Err(error), End::Done | End::Stopped) => error,
+        (Err(error), ConsumeEnd::Done | ConsumeEnd::Stopped) => error,
         (_, end) => end,
     };
     let said = match &end {
-        End::Done | End::Unread => "done",
-        End::Stopped => "stopped",
-        End::Output(_) | End::Failed(_) => "failed",
+        ConsumeEnd::Done | ConsumeEnd::Unread => "done",
+        ConsumeEnd::Stopped => "stopped",
+        ConsumeEnd::Output(_) | ConsumeEnd::Failed(_) => "failed",
     };
     let done = format!("stream {}: read", arguments.name);
     rates.finish(now_us(), copy.counts, &done, said, arguments.quiet);
     match end {
-        End::Done | End::Unread => DONE,
-        End::Stopped => STOPPED,
-        End::Output(error) => failed(told, &format!("standard output: {error}"), None),
-        End::Failed(error) => consume_failed(told, &error),
+        ConsumeEnd::Done | ConsumeEnd::Unread => DONE,
+        ConsumeEnd::Stopped => STOPPED,
+        ConsumeEnd::Output(error) => failed(told, &format!("standard output: {error}"), None),
+        ConsumeEnd::Failed(error) => consume_failed(told, &error),
     }
 }
 
-fn consume_failed(told: Told, error: &ConsumeError) -> u8 {
+fn consume_failed(told: ErrorForm, error: &ConsumeError) -> u8 {
     match error {
         ConsumeError::Lookup(error) => admin_failed(told, error),
         error => failed(told, error, None),
@@ -207,14 +208,14 @@ fn plan(arguments: &ConsumeArguments, admin: &Admin) -> Result<Plan, ConsumeErro
     Ok(Plan { starts, ends: (!arguments.follow).then_some(ends) })
 }
 
-/// How it goes with committing.
+/// The state of commits.
 #[derive(Default)]
 struct Commits {
     failing: bool,
 }
 
 impl Commits {
-    /// What to do about a commit that another one follows: end, with the error, or go on. That it
+    /// The decision after a commit that another one follows: end, with the error, or go on. That it
     /// does not work for now is told once.
     fn not_the_last(
         &mut self,
@@ -232,22 +233,22 @@ impl Commits {
 /// From the consumer to standard output.
 struct Copy<'a> {
     arguments: &'a ConsumeArguments,
-    gathered: Gathered,
-    counts: Counts,
+    gathered: PendingLines,
+    counts: RecordCounts,
 }
 
 /// Lines that are still to be written, and how far those are that were.
 #[derive(Default)]
-struct Gathered {
+struct PendingLines {
     out: Vec<u8>,
     /// The next offset of each streamlet that lines were gathered of.
     taken: BTreeMap<i32, i64>,
-    /// The same of those that were written. Only these a group has behind it: what was gathered for
-    /// a reader that has gone away comes again.
+    /// The positions behind the records that were written. A group commits only these: a record in
+    /// gathered for a reader that has gone away comes again.
     written: BTreeMap<i32, i64>,
 }
 
-impl Gathered {
+impl PendingLines {
     fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
         let lines = std::mem::take(&mut self.out);
         let taken = std::mem::take(&mut self.taken);
@@ -261,15 +262,15 @@ impl Gathered {
 }
 
 impl Copy<'_> {
-    /// Takes what is there; if nothing is, writes what was gathered and waits a little.
-    fn step(&mut self, consumer: &mut Consumer, plan: &Plan) -> Option<End> {
+    /// Takes the next records; if there are none, writes the gathered ones and waits a little.
+    fn step(&mut self, consumer: &mut Consumer, plan: &Plan) -> Option<ConsumeEnd> {
         let polled = match consumer.poll(Duration::ZERO) {
             Ok(None) => {
                 if let Err(end) = self.flush() {
                     return Some(end);
                 }
                 if plan.is_reached(&self.arguments.name, consumer) {
-                    return Some(End::Done);
+                    return Some(ConsumeEnd::Done);
                 }
                 consumer.poll(LOOK)
             }
@@ -278,23 +279,23 @@ impl Copy<'_> {
         let batch = match polled {
             Ok(Some(batch)) => batch,
             Ok(None) => return None,
-            Err(error) => return Some(End::Failed(error)),
+            Err(error) => return Some(ConsumeEnd::Failed(error)),
         };
         let end = self.write(&batch, plan);
         consumer.recycle(batch);
         end
     }
 
-    fn write(&mut self, batch: &Batch, plan: &Plan) -> Option<End> {
+    fn write(&mut self, batch: &Batch, plan: &Plan) -> Option<ConsumeEnd> {
         let streamlet = batch.streamlet();
         let last = plan.ends.as_ref().and_then(|it| it.get(&streamlet));
         for record in batch.records() {
             if self.arguments.max.is_some_and(|max| self.counts.records >= max) {
-                return Some(End::Done);
+                return Some(ConsumeEnd::Done);
             }
             let record = match record {
                 Ok(record) => record,
-                Err(error) => return Some(End::Failed(error)),
+                Err(error) => return Some(ConsumeEnd::Failed(error)),
             };
             // What was written after the beginning is for the next time.
             if last.is_some_and(|last| record.offset >= *last) {
@@ -307,19 +308,19 @@ impl Copy<'_> {
             self.gathered.taken.insert(streamlet, record.offset.saturating_add(1));
         }
         if self.arguments.max.is_some_and(|max| self.counts.records >= max) {
-            return Some(End::Done);
+            return Some(ConsumeEnd::Done);
         }
         if self.gathered.out.len() >= OUT_BYTES { self.flush().err() } else { None }
     }
 
-    fn flush(&mut self) -> Result<(), End> {
+    fn flush(&mut self) -> Result<(), ConsumeEnd> {
         self.gathered.flush(&mut io::stdout().lock()).map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => End::Unread,
-            _ => End::Output(error),
+            io::ErrorKind::BrokenPipe => ConsumeEnd::Unread,
+            _ => ConsumeEnd::Output(error),
         })
     }
 
-    /// Commits what was written.
+    /// Commits the records that were written.
     fn commit(&self, admin: &Admin) -> Result<(), AdminError> {
         let Some(group) = &self.arguments.group else { return Ok(()) };
         let written = &self.gathered.written;
@@ -332,7 +333,7 @@ impl Copy<'_> {
 }
 
 impl Plan {
-    /// Whether all is read that was there at the beginning.
+    /// True if all records that were there at the beginning were read.
     fn is_reached(&self, name: &str, consumer: &Consumer) -> bool {
         let Some(ends) = &self.ends else { return false };
         let positions = consumer.positions();

@@ -1,4 +1,4 @@
-//! Standard input in lines, read by a thread of its own: so whoever waits for them can stop waiting.
+//! Standard input in lines, read by a thread of its own, so that waiting for a line can be stopped.
 //!
 //! Invariant: memory is bounded by the longest line and a few blocks.
 
@@ -16,11 +16,11 @@ const BLOCK_BYTES: usize = 256 << 10;
 const BLOCKS_MAX: usize = 4;
 
 /// Whole lines, one behind the other, or why there are no more.
-type Block = Result<Vec<u8>, Ended>;
+type LineBlock = Result<Vec<u8>, InputEnd>;
 
-/// How input ends.
+/// The end of the input.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum InputEnd {
     /// It has ended.
     End,
     /// A line is longer than this.
@@ -31,7 +31,7 @@ pub(super) enum Ended {
 
 /// See the module.
 pub(super) struct Lines {
-    blocks: Receiver<Block>,
+    blocks: Receiver<LineBlock>,
 }
 
 impl Lines {
@@ -48,16 +48,16 @@ impl Lines {
     }
 
     /// The next lines; none if there are none for so long.
-    pub(super) fn next(&self, patience: Duration) -> Option<Block> {
+    pub(super) fn next(&self, patience: Duration) -> Option<LineBlock> {
         match self.blocks.recv_timeout(patience) {
             Ok(block) => Some(block),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Err(Ended::End)),
+            Err(RecvTimeoutError::Disconnected) => Some(Err(InputEnd::End)),
         }
     }
 }
 
-fn read_blocks(mut input: impl Read, line_bytes_max: usize, send: &SyncSender<Block>) {
+fn read_blocks(mut input: impl Read, line_bytes_max: usize, send: &SyncSender<LineBlock>) {
     let mut rest: Vec<u8> = Vec::new();
     loop {
         let filled = rest.len();
@@ -68,7 +68,7 @@ fn read_blocks(mut input: impl Read, line_bytes_max: usize, send: &SyncSender<Bl
                 rest.truncate(filled);
                 continue;
             }
-            Err(error) => return drop(send.send(Err(Ended::Failed(error)))),
+            Err(error) => return drop(send.send(Err(InputEnd::Failed(error)))),
         };
         rest.truncate(filled + count);
         if count == 0 {
@@ -76,11 +76,11 @@ fn read_blocks(mut input: impl Read, line_bytes_max: usize, send: &SyncSender<Bl
             if !rest.is_empty() && send.send(Ok(rest)).is_err() {
                 return;
             }
-            return drop(send.send(Err(Ended::End)));
+            return drop(send.send(Err(InputEnd::End)));
         }
         let Some(end) = memrchr(b'\n', &rest[filled..]) else {
             if rest.len() > line_bytes_max {
-                return drop(send.send(Err(Ended::TooLong(line_bytes_max))));
+                return drop(send.send(Err(InputEnd::TooLong(line_bytes_max))));
             }
             continue;
         };

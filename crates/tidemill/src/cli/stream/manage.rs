@@ -17,10 +17,10 @@ use tidemill_env::World;
 pub(in crate::cli) struct CreateArguments {
     /// The stream's name: 1 to 249 of a-z A-Z 0-9 . _ -, but not `.` or `..`.
     name: String,
-    /// How many streamlets; without it, as many as the node's default.
+    /// Number of streamlets (default: that of the node).
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(i32).range(1..))]
     streamlets: Option<i32>,
-    /// How many nodes keep each streamlet; without it, the node's default.
+    /// Number of nodes that keep each streamlet (default: that of the node).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i16).range(1..))]
     replicas: Option<i16>,
     #[command(flatten)]

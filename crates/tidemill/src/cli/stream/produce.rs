@@ -1,9 +1,9 @@
 //! `tidemill stream produce`: lines of standard input become records.
 
 use super::{
-    DONE, FAILED, NodeArguments, REFUSED, STOPPED, Told, admin_failed, failed,
-    lines::{Ended, Lines, split},
-    rates::{Counts, Rates},
+    DONE, ErrorForm, FAILED, NodeArguments, REFUSED, STOPPED, admin_failed, failed,
+    lines::{InputEnd, Lines, split},
+    rates::{Rates, RecordCounts},
     settings::pair,
     stop_flag, wrong,
 };
@@ -17,18 +17,18 @@ use tidemill_env::World;
 use tidemill_node::record_key::{not_json, record_key};
 use tidemill_types::{ByteSize, Span, limits::RECORD_BYTES_MAX};
 
-/// How long the last records may take.
+/// Longest time to send the last records.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(120);
-/// How often it is looked whether somebody wants to stop.
+/// Time between two looks for a signal.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ProduceArguments {
     /// The stream's name.
     name: String,
-    /// What a line is: anything, or a JSON value.
-    #[arg(long, value_enum, default_value_t = Format::Lines)]
-    format: Format,
+    /// The content of a line: anything, or a JSON value.
+    #[arg(long, value_enum, default_value_t = LineForm::Lines)]
+    format: LineForm,
     /// The field of a JSON line that is the record's key, such as `user.id`.
     #[arg(long, value_name = "FIELD")]
     key: Option<String>,
@@ -38,16 +38,16 @@ pub(in crate::cli) struct ProduceArguments {
     /// The streamlet that all records go to.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     streamlet: Option<i32>,
-    /// How records are compressed on their way and in the log.
+    /// Compression of records on their way and in the log.
     #[arg(long, value_enum, default_value_t = CodecName::None)]
     compression: CodecName,
     /// When a record counts: at once, when the leader has it, or when it is durable.
     #[arg(long, value_enum, default_value_t = AcksName::All)]
     acks: AcksName,
-    /// How long records are gathered before they are sent.
+    /// Longest time that records are gathered before they are sent.
     #[arg(long, value_name = "TIME", default_value = "5ms")]
     linger: Span,
-    /// How many bytes are gathered at most.
+    /// Most bytes that are gathered.
     #[arg(long, value_name = "SIZE", default_value = "256KiB")]
     batch_bytes: ByteSize,
     /// Says nothing but errors.
@@ -58,7 +58,7 @@ pub(in crate::cli) struct ProduceArguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum LineForm {
     /// Each line is a value, whatever it is.
     Lines,
     /// Each line is a JSON value, and is checked to be one.
@@ -88,8 +88,8 @@ enum AcksName {
 }
 
 /// Why a record was not sent.
-enum Trouble {
-    /// A line is not what was said.
+enum LineError {
+    /// A line is not of the announced form.
     Line(u64, String),
     /// Standard input is no UTF-8, whatever its lines are.
     Encoding(ForeignEncoding),
@@ -97,11 +97,11 @@ enum Trouble {
     Input(io::Error),
 }
 
-/// How reading came to its end.
-enum End {
+/// The end of reading.
+enum ProduceEnd {
     Done,
     Stopped,
-    Failed(Trouble),
+    Failed(LineError),
 }
 
 impl ProduceArguments {
@@ -130,7 +130,7 @@ impl ProduceArguments {
 
 pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
     let (world, told) = (World::real(), arguments.node.told_beside());
-    if arguments.key.is_some() && arguments.format != Format::Json {
+    if arguments.key.is_some() && arguments.format != LineForm::Json {
         return wrong(told, "--key names a field of JSON: say --format json", None, REFUSED);
     }
     let stop = match stop_flag(told) {
@@ -148,43 +148,43 @@ pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
     let mut sent = Sent { arguments, stream: &stream, lines: 0, bytes: 0 };
     let mut end = loop {
         if stop.is_set() {
-            break End::Stopped;
+            break ProduceEnd::Stopped;
         }
         let outcome = match lines.next(LOOK) {
             None => Ok(()),
             Some(Ok(block)) => sent.send_all(&block, || stop.is_set()),
-            Some(Err(Ended::End)) => break End::Done,
-            Some(Err(Ended::TooLong(max))) => {
+            Some(Err(InputEnd::End)) => break ProduceEnd::Done,
+            Some(Err(InputEnd::TooLong(max))) => {
                 let message = format!("it is longer than {max} bytes");
-                Err(Trouble::Line(sent.lines + 1, message))
+                Err(LineError::Line(sent.lines + 1, message))
             }
-            Some(Err(Ended::Failed(error))) => Err(Trouble::Input(error)),
+            Some(Err(InputEnd::Failed(error))) => Err(LineError::Input(error)),
         };
         if let Err(trouble) = outcome {
-            break End::Failed(trouble);
+            break ProduceEnd::Failed(trouble);
         }
         if rates.is_due(now_us()) {
-            rates.show(now_us(), Counts { records: sent.lines, bytes: sent.bytes });
+            rates.show(now_us(), RecordCounts { records: sent.lines, bytes: sent.bytes });
         }
     };
     let flushed = flush(&producer, || {
         if rates.is_due(now_us()) {
-            rates.show(now_us(), Counts { records: sent.lines, bytes: sent.bytes });
+            rates.show(now_us(), RecordCounts { records: sent.lines, bytes: sent.bytes });
         }
     });
     if let Err(FlushError::Lost { first, .. }) = &flushed
-        && matches!(end, End::Done)
+        && matches!(end, ProduceEnd::Done)
     {
-        end = End::Failed(Trouble::Produce(first.clone()));
+        end = ProduceEnd::Failed(LineError::Produce(first.clone()));
     }
     let stats = producer.stats();
     let share = stats.delivered_records as f64 / sent.lines.max(1) as f64;
     let bytes = if share >= 1.0 { sent.bytes } else { (sent.bytes as f64 * share) as u64 };
-    let counts = Counts { records: stats.delivered_records, bytes };
+    let counts = RecordCounts { records: stats.delivered_records, bytes };
     let said = match &end {
-        End::Done => "done",
-        End::Stopped => "stopped",
-        End::Failed(_) => "failed",
+        ProduceEnd::Done => "done",
+        ProduceEnd::Stopped => "stopped",
+        ProduceEnd::Failed(_) => "failed",
     };
     let done = format!("stream {}: sent", arguments.name);
     rates.finish(now_us(), counts, &done, said, arguments.quiet);
@@ -192,24 +192,24 @@ pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
         let _code = failed(told, error, None);
     }
     match end {
-        End::Done if flushed.is_ok() => DONE,
-        End::Stopped if flushed.is_ok() => STOPPED,
-        End::Done | End::Stopped => FAILED,
-        End::Failed(Trouble::Line(number, message)) => {
+        ProduceEnd::Done if flushed.is_ok() => DONE,
+        ProduceEnd::Stopped if flushed.is_ok() => STOPPED,
+        ProduceEnd::Done | ProduceEnd::Stopped => FAILED,
+        ProduceEnd::Failed(LineError::Line(number, message)) => {
             failed(told, &format!("standard input, line {number}: {message}"), None)
         }
-        End::Failed(Trouble::Encoding(encoding)) => {
+        ProduceEnd::Failed(LineError::Encoding(encoding)) => {
             failed(told, &encoding.refusal("standard input"), None)
         }
-        End::Failed(Trouble::Input(error)) => {
+        ProduceEnd::Failed(LineError::Input(error)) => {
             failed(told, &format!("standard input: {error}"), None)
         }
-        End::Failed(Trouble::Produce(_)) if flushed.is_err() => FAILED,
-        End::Failed(Trouble::Produce(error)) => produce_failed(told, &error),
+        ProduceEnd::Failed(LineError::Produce(_)) if flushed.is_err() => FAILED,
+        ProduceEnd::Failed(LineError::Produce(error)) => produce_failed(told, &error),
     }
 }
 
-fn produce_failed(told: Told, error: &ProduceError) -> u8 {
+fn produce_failed(told: ErrorForm, error: &ProduceError) -> u8 {
     match error {
         ProduceError::Lookup(error) => admin_failed(told, error),
         error => failed(told, error, None),
@@ -230,7 +230,7 @@ fn flush(producer: &Producer, mut show: impl FnMut()) -> Result<(), FlushError> 
     }
 }
 
-/// What was sent so far.
+/// The records sent so far.
 struct Sent<'a> {
     arguments: &'a ProduceArguments,
     stream: &'a StreamWriter,
@@ -239,10 +239,10 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    fn send_all(&mut self, mut block: &[u8], stopped: impl Fn() -> bool) -> Result<(), Trouble> {
+    fn send_all(&mut self, mut block: &[u8], stopped: impl Fn() -> bool) -> Result<(), LineError> {
         if self.lines == 0 {
             if let Some(encoding) = ForeignEncoding::of(block) {
-                return Err(Trouble::Encoding(encoding));
+                return Err(LineError::Encoding(encoding));
             }
             // A byte order mark is no data.
             block = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
@@ -255,8 +255,8 @@ impl Sent<'_> {
             .collect();
         for line in split(block) {
             let key = match self.arguments.format {
-                Format::Lines => None,
-                Format::Json => self.key_of(line)?,
+                LineForm::Lines => None,
+                LineForm::Json => self.key_of(line)?,
             };
             let record = NewRecord {
                 key: key.as_deref(),
@@ -265,7 +265,7 @@ impl Sent<'_> {
                 timestamp_ms: None,
                 streamlet: self.arguments.streamlet,
             };
-            self.stream.send(&record).map_err(Trouble::Produce)?;
+            self.stream.send(&record).map_err(LineError::Produce)?;
             self.lines += 1;
             self.bytes += line.len() as u64;
             // Sending may wait for room: whoever wants to stop need not wait for the whole block.
@@ -277,16 +277,16 @@ impl Sent<'_> {
     }
 
     /// Checks a line of JSON; the key in it, if one is asked for.
-    fn key_of(&self, line: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+    fn key_of(&self, line: &[u8]) -> Result<Option<Vec<u8>>, LineError> {
         let number = self.lines + 1;
-        let wrong = |error: serde_json::Error| Trouble::Line(number, not_json(&error));
+        let wrong = |error: serde_json::Error| LineError::Line(number, not_json(&error));
         let Some(field) = &self.arguments.key else {
             serde_json::from_slice::<serde::de::IgnoredAny>(line).map_err(wrong)?;
             return Ok(None);
         };
         match record_key(line, field.split('.')).map_err(wrong)? {
             Some(key) => Ok(Some(key.into_owned())),
-            None => Err(Trouble::Line(
+            None => Err(LineError::Line(
                 number,
                 format!("there is no field `{field}`, the key, or it is null"),
             )),

@@ -1,10 +1,10 @@
-//! How many records and bytes a second, while a command runs and at its end.
+//! Records and bytes a second, while a command runs and at its end.
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::io::IsTerminal;
 
-/// How rates are shown.
+/// The form in which rates are shown.
 enum Display {
     /// A line that is redrawn on standard error.
     Bar(ProgressBar),
@@ -16,9 +16,9 @@ enum Display {
     Quiet,
 }
 
-/// What is counted.
+/// The counters of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct RecordCounts {
     pub(super) records: u64,
     pub(super) bytes: u64,
 }
@@ -28,7 +28,7 @@ pub(super) struct Rates {
     display: Display,
     start_us: u64,
     last_us: u64,
-    last: Counts,
+    last: RecordCounts,
 }
 
 impl Rates {
@@ -46,10 +46,10 @@ impl Rates {
         } else {
             Display::Lines
         };
-        Self { display, start_us: now_us, last_us: now_us, last: Counts::default() }
+        Self { display, start_us: now_us, last_us: now_us, last: RecordCounts::default() }
     }
 
-    /// Whether it is time to show something.
+    /// True if it is time to show the rates.
     pub(super) fn is_due(&self, now_us: u64) -> bool {
         let period_us = match self.display {
             Display::Bar(_) => 100_000,
@@ -59,8 +59,8 @@ impl Rates {
         now_us.saturating_sub(self.last_us) >= period_us
     }
 
-    /// Shows what there is now.
-    pub(super) fn show(&mut self, now_us: u64, counts: Counts) {
+    /// Shows the counters and the rates.
+    pub(super) fn show(&mut self, now_us: u64, counts: RecordCounts) {
         let records = per_second(counts.records - self.last.records, now_us - self.last_us);
         let bytes = per_second(counts.bytes - self.last.bytes, now_us - self.last_us);
         let seconds = (now_us - self.start_us) as f64 / 1e6;
@@ -94,8 +94,15 @@ impl Rates {
         (self.last_us, self.last) = (now_us, counts);
     }
 
-    /// Shows the sum: what was done, to which stream, how fast.
-    pub(super) fn finish(&self, now_us: u64, counts: Counts, done: &str, end: &str, quiet: bool) {
+    /// Shows the summary: the command, the stream, the rates.
+    pub(super) fn finish(
+        &self,
+        now_us: u64,
+        counts: RecordCounts,
+        done: &str,
+        end: &str,
+        quiet: bool,
+    ) {
         if let Display::Bar(bar) = &self.display {
             bar.finish_and_clear();
         }

@@ -5,9 +5,9 @@ use serde_json::Value;
 use std::fmt::Write;
 use tidemill_client::consumer::Received;
 
-/// How records are written.
+/// The form of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Format {
+pub(super) enum RecordForm {
     /// The value as it is.
     Lines,
     /// An object with streamlet, offset, timestamp, key, value and headers.
@@ -17,17 +17,22 @@ pub(super) enum Format {
 }
 
 /// Appends a record as a line.
-pub(super) fn render(into: &mut Vec<u8>, format: Format, streamlet: i32, record: &Received<'_>) {
+pub(super) fn render(
+    into: &mut Vec<u8>,
+    format: RecordForm,
+    streamlet: i32,
+    record: &Received<'_>,
+) {
     match format {
-        Format::Lines => {
+        RecordForm::Lines => {
             into.extend_from_slice(record.value.unwrap_or_default());
             into.push(b'\n');
         }
-        Format::Json => {
+        RecordForm::Json => {
             json(into, streamlet, record);
             into.push(b'\n');
         }
-        Format::Hex => {
+        RecordForm::Hex => {
             let (key, value) = (hex(record.key), hex(record.value));
             let line = format!("{streamlet}\t{}\t{key}\t{value}\n", record.offset);
             into.extend_from_slice(line.as_bytes());
@@ -64,7 +69,7 @@ fn json(into: &mut Vec<u8>, streamlet: i32, record: &Received<'_>) {
     into.push(b'}');
 }
 
-/// Bytes as a field: a JSON object or array as itself, other text as a string, what is no text in
+/// Bytes as a field: a JSON object or array as itself, other text as a string, other bytes in
 /// hexadecimal digits under `NAME_hex`.
 fn field(into: &mut Vec<u8>, name: &str, bytes: Option<&[u8]>, may_be_json: bool) {
     let text = bytes.map(std::str::from_utf8);

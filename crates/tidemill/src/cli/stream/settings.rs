@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidemill_node::serve::settings::retention_time;
 use tidemill_types::ByteSize;
 
-/// What a stream may be told when it is made or changed.
+/// Settings of a stream that is made or changed.
 #[derive(Debug, Default, Args)]
 pub(super) struct SettingArguments {
     /// Groups of a streamlet that are written to side by side, from 1 on; a node of Tidemill only.
@@ -14,10 +14,10 @@ pub(super) struct SettingArguments {
     /// When a record is durable: `always`, `os`, or a time such as `10ms`; a node of Tidemill only.
     #[arg(long, value_name = "WHEN")]
     fsync: Option<String>,
-    /// How long records are kept, such as `7d`, or `unlimited`.
+    /// Time that records are kept, such as `7d`, or `unlimited`.
     #[arg(long, value_name = "TIME", value_parser = time)]
     retention_time: Option<i64>,
-    /// How much of each streamlet is kept, such as `1GiB`, or `unlimited`.
+    /// Most bytes of each streamlet that are kept, such as `1GiB`, or `unlimited`.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     retention_bytes: Option<i64>,
     /// The longest chunk that is taken, such as `1MiB`.
@@ -41,7 +41,7 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// What else could have been written.
+/// The values that would be right.
 fn or_unlimited(error: impl std::fmt::Display) -> String {
     format!("{error}, or `unlimited`")
 }
@@ -65,7 +65,7 @@ fn size(text: &str) -> Result<i64, String> {
 }
 
 impl SettingArguments {
-    /// By the names that nodes know. What is said by name counts over what is said by an option.
+    /// By the names that nodes know. A setting by name counts over one by an option.
     pub(super) fn by_name(&self) -> BTreeMap<String, String> {
         let options = [
             ("tidemill.active.groups", self.active_groups.map(|it| it.to_string())),

@@ -5,11 +5,11 @@ use std::path::Path as FilePath;
 use tidemill_env::World;
 use tidemill_log::{Log, LogOptions, StreamSpec};
 
-fn batch() -> Batch {
+fn batch() -> AppendBatch {
     let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
     let world = World::simulated(7).world;
     let log = Log::open(&world, FilePath::new("data"), options).unwrap();
-    Batch::new(log.create("s", StreamSpec::default()).unwrap(), None, 0).unwrap()
+    AppendBatch::new(log.create("s", StreamSpec::default()).unwrap(), None, 0).unwrap()
 }
 
 fn key_of(field: &str, line: &str) -> Result<Option<String>, String> {
@@ -42,7 +42,7 @@ fn a_line_without_a_key_is_counted_and_refused_where_there_must_be_one() {
     let mut taken = batch();
     lines.records(body, 0, false, &mut taken).unwrap();
     assert_eq!((taken.record_count, taken.keyless_count), (3, 2));
-    let written = Written { ranges: Vec::new(), record_count: 3, keyless_count: 2 };
+    let written = AppendReceipt { ranges: Vec::new(), record_count: 3, keyless_count: 2 };
     assert_eq!(answer(&written, true)["without_key"], 2);
     assert_eq!(answer(&written, false).get("without_key"), None, "nobody asked for keys");
     let refused =

@@ -37,7 +37,7 @@ fn records_keep_their_order_over_chunks_and_keys_their_streamlet() {
     let log = log();
     let spec = StreamSpec { streamlets: 3, max_chunk_bytes: ByteSize(1024), ..Default::default() };
     let stream = log.create("s", spec).unwrap();
-    let mut batch = Batch::new(Arc::clone(&stream), None, 4).unwrap();
+    let mut batch = AppendBatch::new(Arc::clone(&stream), None, 4).unwrap();
     let mut expected = vec![Vec::new(); 3];
     for number in 0..500_u32 {
         let value = number.to_string().into_bytes();
@@ -62,12 +62,12 @@ fn a_record_that_is_too_long_is_told_and_timestamps_may_be_far_apart() {
     let log = log();
     let spec = StreamSpec { max_chunk_bytes: ByteSize(1024), ..Default::default() };
     let stream = log.create("s", spec).unwrap();
-    let mut batch = Batch::new(Arc::clone(&stream), Some(0), 0).unwrap();
+    let mut batch = AppendBatch::new(Arc::clone(&stream), Some(0), 0).unwrap();
     batch.add(i64::MIN, None, b"early").unwrap();
     batch.add(i64::MAX, None, b"late").unwrap();
     let error = batch.add(0, None, &[0; 1024]).unwrap_err();
     assert!(error.max == 1024 && error.bytes > 1024, "{error:?}");
-    assert!(Batch::new(Arc::clone(&stream), Some(1), 0).is_err());
+    assert!(AppendBatch::new(Arc::clone(&stream), Some(1), 0).is_err());
     assert_eq!(stream.streamlet(0).unwrap().end_offset(), 0, "nothing was appended");
 }
 
@@ -77,7 +77,7 @@ fn a_record_that_is_too_long_leaves_the_others_as_they_are() {
     let spec = StreamSpec { max_chunk_bytes: ByteSize(1024), ..Default::default() };
     for (number, place) in [0, 2, 4].into_iter().enumerate() {
         let stream = log.create(&format!("s{number}"), spec.clone()).unwrap();
-        let mut batch = Batch::new(Arc::clone(&stream), Some(0), 0).unwrap();
+        let mut batch = AppendBatch::new(Arc::clone(&stream), Some(0), 0).unwrap();
         for (at, value) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
             if at == place {
                 batch.add(0, None, &[0; 1100]).unwrap_err();
@@ -99,7 +99,7 @@ fn ranges_that_go_on_are_one() {
     let log = log();
     let spec = StreamSpec { max_chunk_bytes: ByteSize(1024), ..Default::default() };
     let stream = log.create("s", spec).unwrap();
-    let mut batch = Batch::new(stream, None, 0).unwrap();
+    let mut batch = AppendBatch::new(stream, None, 0).unwrap();
     (0..100).for_each(|_| batch.add(0, None, &[b'x'; 100]).unwrap());
     let appending = batch.append(0);
     assert!(appending.ranges.len() > 5);
@@ -113,7 +113,7 @@ fn ranges_that_go_on_are_one() {
 fn what_does_not_count_is_a_problem() {
     let log = log();
     let stream = log.create("s", StreamSpec::default()).unwrap();
-    let mut batch = Batch::new(stream, None, 0).unwrap();
+    let mut batch = AppendBatch::new(stream, None, 0).unwrap();
     batch.add(0, None, b"x").unwrap();
     let appending = batch.append(0);
     log.delete("s").unwrap();

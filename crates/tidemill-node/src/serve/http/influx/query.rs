@@ -3,7 +3,7 @@
 //! `CREATE DATABASE` makes a stream, if it is not there; `SHOW DATABASES` lists streams.
 //! There is no query language: reading is by offset.
 
-use super::{Parameters, Problem, State, VERSION, blocking, body, stream_name};
+use super::{HttpState, Parameters, Problem, VERSION, blocking, body, stream_name};
 use axum::{
     body::Body,
     extract::State as Shared,
@@ -43,7 +43,7 @@ pub(super) fn parse(text: &str) -> Option<Statement> {
     Some(Statement::Create(name.to_owned()))
 }
 
-/// What follows `IF NOT EXISTS`, if that stands here; `IF` alone is the name of a database.
+/// The text behind `IF NOT EXISTS`, if that stands here; `IF` alone is the name of a database.
 fn without_condition(text: &str) -> &str {
     let mut rest = text;
     for wanted in ["if", "not", "exists"] {
@@ -57,7 +57,7 @@ fn without_condition(text: &str) -> &str {
 }
 
 pub(in super::super) async fn query(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<HttpState>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,

@@ -61,7 +61,7 @@ fn good_lines_are_taken_and_bad_ones_told() {
     let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
     let log = Log::open(&World::simulated(7).world, Path::new("data"), options).unwrap();
     let stream = log.create("s", StreamSpec::default()).unwrap();
-    let mut batch = Batch::new(stream, None, 0).unwrap();
+    let mut batch = AppendBatch::new(stream, None, 0).unwrap();
     let text =
         "cpu v=1 5\n# a comment\n\nbad\ncpu v= 6\ncpu,h=a v=2\ncpu v=1 9223372036854775807\n";
     let bad = points(text.as_bytes(), 1_000, 77, &mut batch);
@@ -133,7 +133,7 @@ fn a_text_keeps_its_line_breaks() {
     let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
     let log = Log::open(&World::simulated(7).world, Path::new("data"), options).unwrap();
     let stream = log.create("s", StreamSpec::default()).unwrap();
-    let mut batch = Batch::new(stream, None, 0).unwrap();
+    let mut batch = AppendBatch::new(stream, None, 0).unwrap();
     let text = b"log,h=a msg=\"one\nfake v=1\nthree\" 5\nbad\nlog msg=\"open\ncpu v=1\n";
     let bad = points(text, 1, 77, &mut batch);
     assert_eq!(batch.record_count, 2);
@@ -145,7 +145,7 @@ fn a_line_that_is_too_long_is_a_bad_one() {
     let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
     let log = Log::open(&World::simulated(7).world, Path::new("data"), options).unwrap();
     let spec = StreamSpec { max_chunk_bytes: ByteSize(1024), ..StreamSpec::default() };
-    let mut batch = Batch::new(log.create("s", spec).unwrap(), None, 0).unwrap();
+    let mut batch = AppendBatch::new(log.create("s", spec).unwrap(), None, 0).unwrap();
     let text = format!("a v=1 1\nlog msg=\"{}\" 1\nb v=2 2\nc v=3 3\n", "x".repeat(1_100));
     let bad = points(text.as_bytes(), 1, 77, &mut batch);
     assert_eq!((batch.record_count, bad.count), (3, 1));
@@ -176,7 +176,7 @@ proptest::proptest! {
         let log = Log::open(&World::simulated(7).world, Path::new("data"), options).unwrap();
         let stream = log.create("s", StreamSpec::default()).unwrap();
         for body in [text.as_bytes(), &bytes] {
-            let mut batch = Batch::new(Arc::clone(&stream), None, 0).unwrap();
+            let mut batch = AppendBatch::new(Arc::clone(&stream), None, 0).unwrap();
             let bad = points(body, unit_ns, 77, &mut batch);
             let of_points: Vec<_> = points_of(body).collect();
             proptest::prop_assert_eq!(batch.record_count + bad.count, of_points.len());

@@ -88,7 +88,7 @@ struct Newest {
     age_us: i64,
 }
 
-/// How many samples a job makes, its status aside.
+/// The number of samples of a job, its status aside.
 fn samples(job: &JobView, progress: &Progress) -> usize {
     let runs = job.status == Status::Running;
     let checkpoints = progress.checkpoints.made_us.map_or(0, |_| count(CHECKPOINT, runs));
@@ -104,7 +104,7 @@ fn count<T>(figures: &[Figure<T>], runs: bool) -> usize {
 }
 
 /// The figures of all jobs; those of the running ones come first where not all fit. Of one that has
-/// ended there is what it has counted: it has no workers, no state, and its checkpoint may be as old as
+/// ended there are its counters: it has no workers, no state, and its checkpoint may be as old as
 /// it likes.
 pub(super) fn jobs(page: &mut Page, jobs: &[JobView], now_us: i64) {
     let of_job = |job: &JobView| vec![("job", job.name.clone())];

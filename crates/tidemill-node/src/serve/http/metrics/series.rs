@@ -1,7 +1,7 @@
 //! Figures with labels: one name, a sample for each thing that there is.
 //!
-//! Invariant: a page has at most [`SERIES_MAX`] samples of each kind of thing; what does not fit is
-//! left out whole, and counted by who chooses.
+//! Invariant: a page has at most [`SERIES_MAX`] samples of each kind of thing; a thing that does not fit is
+//! left out whole, and the caller counts it.
 
 use super::Page;
 use prometheus_client::{
@@ -13,10 +13,10 @@ use std::{borrow::Borrow, fmt};
 /// Most samples of jobs, of streams, and of groups on a page.
 pub(super) const SERIES_MAX: usize = 10_000;
 
-/// What a sample is of. The encoder escapes the values.
+/// The labels of a sample. The encoder escapes the values.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// A figure that each thing of a kind has: its name, what it is, and how it is read.
+/// A figure that each thing of a kind has: its name, its meaning, and its value.
 pub(super) struct Figure<T> {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
@@ -25,13 +25,13 @@ pub(super) struct Figure<T> {
 }
 
 impl<T> Figure<T> {
-    /// Whether it only grows.
+    /// True if it only grows.
     pub(super) fn counts(&self) -> bool {
         matches!(self.kind, MetricType::Counter)
     }
 }
 
-/// What only grows while the thing is there.
+/// A figure that only grows while the thing is there.
 pub(super) const fn counter<T>(
     name: &'static str,
     help: &'static str,
@@ -40,7 +40,7 @@ pub(super) const fn counter<T>(
     Figure { name, help, kind: MetricType::Counter, of }
 }
 
-/// What goes up and down.
+/// A figure that goes up and down.
 pub(super) const fn gauge<T>(
     name: &'static str,
     help: &'static str,
@@ -84,7 +84,7 @@ impl Page {
         self.series_of(figures, things, |_| true);
     }
 
-    /// The figures of things with their labels; those that go up and down only of what is there now.
+    /// The figures of things with their labels; those that go up and down only of things that are there now.
     pub(super) fn series_of<T, B: Borrow<T>>(
         &mut self,
         figures: &[Figure<T>],

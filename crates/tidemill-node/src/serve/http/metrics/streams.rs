@@ -50,7 +50,7 @@ pub(super) fn streams(page: &mut Page, streams: &[Arc<Stream>]) {
     page.gauge("log_stream_left_out", help, f64::from(left_out));
 }
 
-/// How far groups are behind.
+/// The lag of groups.
 pub(super) fn groups(page: &mut Page, found: GroupLags) {
     let GroupLags { lags, mut left_out, groups } = found;
     page.gauge("kafka_groups", "Consumer groups", groups as f64);

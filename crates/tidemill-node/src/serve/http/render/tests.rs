@@ -4,7 +4,7 @@ use super::*;
 use serde_json::json;
 use tidemill_wire::records::Headers;
 
-fn shown(key: Option<&[u8]>, value: Option<&[u8]>, values: Values) -> Value {
+fn shown(key: Option<&[u8]>, value: Option<&[u8]>, values: ValueForm) -> Value {
     let record = Record { offset_delta: 0, timestamp_ms: -5, key, value, headers: Headers::NONE };
     let mut text = String::new();
     line(&mut text, 3, 17, &record, values);
@@ -17,23 +17,23 @@ fn shown(key: Option<&[u8]>, value: Option<&[u8]>, values: Values) -> Value {
 fn values_are_json_text_or_bytes() {
     let of = |value: &[u8], values| shown(None, Some(value), values);
     assert_eq!(
-        shown(Some(b"k"), Some(b" {\"n\":\r\n1} "), Values::Json),
+        shown(Some(b"k"), Some(b" {\"n\":\r\n1} "), ValueForm::Json),
         json!({"streamlet": 3, "offset": 17, "timestamp": -5, "key": "k", "value": {"n": 1}})
     );
-    assert_eq!(of(b"plain \"text\"\n", Values::Json)["value"], "plain \"text\"\n");
-    assert_eq!(of(b"[1]", Values::Text)["value"], "[1]");
-    assert_eq!(of(b"[1]", Values::Base64)["value_base64"], "WzFd");
-    assert_eq!(of(b"\xff\xfe", Values::Json)["value_base64"], "//4=");
-    assert_eq!(of(b"", Values::Json)["value"], "");
-    assert_eq!(shown(None, None, Values::Json)["value"], Value::Null);
-    assert_eq!(shown(Some(b"7"), None, Values::Json)["key"], "7", "keys are text");
-    assert_eq!(shown(Some(b"\xff"), None, Values::Json)["key_base64"], "/w==");
+    assert_eq!(of(b"plain \"text\"\n", ValueForm::Json)["value"], "plain \"text\"\n");
+    assert_eq!(of(b"[1]", ValueForm::Text)["value"], "[1]");
+    assert_eq!(of(b"[1]", ValueForm::Base64)["value_base64"], "WzFd");
+    assert_eq!(of(b"\xff\xfe", ValueForm::Json)["value_base64"], "//4=");
+    assert_eq!(of(b"", ValueForm::Json)["value"], "");
+    assert_eq!(shown(None, None, ValueForm::Json)["value"], Value::Null);
+    assert_eq!(shown(Some(b"7"), None, ValueForm::Json)["key"], "7", "keys are text");
+    assert_eq!(shown(Some(b"\xff"), None, ValueForm::Json)["key_base64"], "/w==");
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     let deep = nested(DEPTH_MAX + 1);
-    assert_eq!(of(deep.as_bytes(), Values::Json)["value"], deep, "too deep to look at");
-    assert!(of(nested(DEPTH_MAX).as_bytes(), Values::Json)["value"].is_array());
+    assert_eq!(of(deep.as_bytes(), ValueForm::Json)["value"], deep, "too deep to look at");
+    assert!(of(nested(DEPTH_MAX).as_bytes(), ValueForm::Json)["value"].is_array());
     let brackets = json!({"[[\\\"": "[".repeat(1_000)});
-    assert_eq!(of(brackets.to_string().as_bytes(), Values::Json)["value"], brackets);
+    assert_eq!(of(brackets.to_string().as_bytes(), ValueForm::Json)["value"], brackets);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn any_bytes_are_one_line() {
         let alphabet = b"{}[]\",:\\\n\r\t 1a\xff\x00\xe2\x80\xa8";
         let value: Vec<u8> =
             (0..length).map(|_| alphabet[random.next() as usize % alphabet.len()]).collect();
-        for values in [Values::Json, Values::Text, Values::Base64] {
+        for values in [ValueForm::Json, ValueForm::Text, ValueForm::Base64] {
             shown(Some(&value), Some(&value), values);
         }
     }

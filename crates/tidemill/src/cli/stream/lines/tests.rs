@@ -14,7 +14,7 @@ impl Read for Pieces {
     }
 }
 
-fn all(text: &str, piece: usize, line_bytes_max: usize) -> (Vec<String>, Ended) {
+fn all(text: &str, piece: usize, line_bytes_max: usize) -> (Vec<String>, InputEnd) {
     let lines = Lines::read(&World::real(), Pieces(text.into(), piece), line_bytes_max);
     let mut found = Vec::new();
     loop {
@@ -33,7 +33,7 @@ fn lines_are_the_same_however_they_come() {
     for piece in [1, 2, 3, 100] {
         let (lines, ended) = all("a\n\nbc\r\nlast", piece, 100);
         assert_eq!(lines, ["a", "", "bc", "last"], "{piece}");
-        assert!(matches!(ended, Ended::End));
+        assert!(matches!(ended, InputEnd::End));
         assert_eq!(all("a\n", piece, 100).0, ["a"]);
         assert!(all("", piece, 100).0.is_empty());
     }
@@ -43,5 +43,5 @@ fn lines_are_the_same_however_they_come() {
 fn a_line_without_end_is_refused() {
     let (lines, ended) = all(&format!("a\n{}", "x".repeat(1000)), 100, 500);
     assert_eq!(lines, ["a"]);
-    assert!(matches!(ended, Ended::TooLong(500)), "{ended:?}");
+    assert!(matches!(ended, InputEnd::TooLong(500)), "{ended:?}");
 }

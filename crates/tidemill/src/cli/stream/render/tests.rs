@@ -3,7 +3,7 @@
 use super::*;
 use tidemill_client::consumer::Headers;
 
-fn line(format: Format, key: Option<&[u8]>, value: Option<&[u8]>) -> String {
+fn line(format: RecordForm, key: Option<&[u8]>, value: Option<&[u8]>) -> String {
     let record = Received { offset: 7, timestamp_ms: 1500, key, value, headers: Headers::NONE };
     let mut into = Vec::new();
     render(&mut into, format, 2, &record);
@@ -12,10 +12,10 @@ fn line(format: Format, key: Option<&[u8]>, value: Option<&[u8]>) -> String {
 
 #[test]
 fn each_format_writes_one_line() {
-    assert_eq!(line(Format::Lines, None, Some(b"a value")), "a value\n");
-    assert_eq!(line(Format::Lines, None, None), "\n");
-    assert_eq!(line(Format::Hex, Some(b"k"), Some(b"\xff\x00")), "2\t7\t6b\tff00\n");
-    assert_eq!(line(Format::Hex, None, None), "2\t7\t-\t-\n");
+    assert_eq!(line(RecordForm::Lines, None, Some(b"a value")), "a value\n");
+    assert_eq!(line(RecordForm::Lines, None, None), "\n");
+    assert_eq!(line(RecordForm::Hex, Some(b"k"), Some(b"\xff\x00")), "2\t7\t6b\tff00\n");
+    assert_eq!(line(RecordForm::Hex, None, None), "2\t7\t-\t-\n");
     let head = r#"{"streamlet":2,"offset":7,"timestamp_ms":1500"#;
     let cases: [(&[u8], &str); 7] = [
         (b"text", r#""value":"text""#),
@@ -31,8 +31,8 @@ fn each_format_writes_one_line() {
     ];
     for (value, said) in cases {
         let expected = format!("{head},\"key\":\"k\",{said}}}\n");
-        assert_eq!(line(Format::Json, Some(b"k"), Some(value)), expected);
+        assert_eq!(line(RecordForm::Json, Some(b"k"), Some(value)), expected);
     }
     let expected = format!("{head},\"key\":null,\"value\":null}}\n");
-    assert_eq!(line(Format::Json, None, None), expected);
+    assert_eq!(line(RecordForm::Json, None, None), expected);
 }

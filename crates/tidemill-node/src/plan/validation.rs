@@ -4,7 +4,7 @@
 //! streams with the columns that the job names ─▶ plan ─▶ fits ──────────────▶ all is checked but
 //!                                                  │                          the streams
 //!                                                  └─▶ does not fit: those columns may not be all
-//! streams of unknown columns left out, and what reads them ─▶ plan ─▶ fits ─▶ the rest is checked
+//! without streams of unknown columns and their readers ─▶ plan ─▶ fits ─▶ the rest is checked
 //! ```
 //!
 //! Of stages that are left out the expressions are parsed, and their names were checked before.
@@ -24,9 +24,9 @@ use tidemill_types::job::{DEAD_LETTER, JobSpec, SourceSpec, StageSpec, StreamSin
 #[cfg(test)]
 mod tests;
 
-/// How streams are taken.
+/// The treatment of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Streams {
+pub(super) enum StreamAccess {
     /// As they are in the log.
     Opened,
     /// With the columns that the job names.
@@ -38,9 +38,9 @@ pub(super) enum Streams {
 /// A job that was looked at.
 #[derive(Debug)]
 pub struct Validated {
-    /// The plan; without what could not be planned.
+    /// The plan, without the parts that could not be planned.
     pub planned: Planned,
-    /// What was not checked, in one line; none if everything was.
+    /// The parts that were not checked, in one line; none if everything was.
     pub unchecked: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub fn validate(
         return Ok(Validated { planned, unchecked: None });
     }
     let take = |streams| take(descriptor, options, world, registry, streams);
-    if let Ok((planned, left_out)) = take(Streams::Declared)
+    if let Ok((planned, left_out)) = take(StreamAccess::Declared)
         && left_out.is_empty()
     {
         let line = match sources.as_slice() {
@@ -77,7 +77,7 @@ pub fn validate(
         };
         return Ok(Validated { planned, unchecked: Some(line) });
     }
-    let (planned, left_out) = take(Streams::Known)?;
+    let (planned, left_out) = take(StreamAccess::Known)?;
     let streams = are(sources.iter().map(|it| &it.1));
     let names: Vec<String> = left_out.iter().map(|it| format!("`{it}`")).collect();
     let line = format!(
@@ -96,14 +96,14 @@ fn are<'s>(streams: impl Iterator<Item = &'s String>) -> String {
     }
 }
 
-/// Plans what can be planned: the plan, and the names of sources, stages and sinks that are not in
+/// Plans as much as it can: the plan, and the names of sources, stages and sinks that are not in
 /// it.
 fn take(
     descriptor: &Descriptor,
     options: &PlanOptions,
     world: &World,
     registry: &Registry,
-    streams: Streams,
+    streams: StreamAccess,
 ) -> Result<(Planned, Vec<String>), Refused> {
     let spec = &descriptor.spec;
     let problems = check::check(spec, registry);
@@ -140,7 +140,7 @@ fn left_out(spec: &JobSpec, planner: &Planner<'_>) -> Vec<String> {
 }
 
 impl Planner<'_> {
-    /// What can be said of a sink whose columns are not known: its name and its format.
+    /// Checks a sink whose columns are not known: its name and its format.
     fn stream_sink(&mut self, name: &str, sink: &StreamSinkSpec) {
         let any = Arc::new(Schema::new(vec![Field::new("any", DataType::Utf8, true)]));
         let sink = StreamSinkSpec { key: Vec::new(), ..sink.clone() };
@@ -149,7 +149,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What can be said of a stage whose input is not known.
+    /// Checks a stage whose input is not known.
     fn syntax(&mut self, name: &str, stage: &StageSpec) {
         let mut texts: Vec<(String, &String)> = Vec::new();
         texts.extend(stage.flat_map.as_ref().map(|it| ("flat_map.unnest".to_owned(), &it.unnest)));

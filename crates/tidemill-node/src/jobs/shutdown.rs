@@ -1,15 +1,15 @@
-//! How jobs end with their node.
+//! The end of jobs with their node.
 //!
 //! ```text
 //! node stops ─▶ jobs are told ─▶ requests end, three seconds at most ─▶ jobs have ended, or have had
 //!               └──────────────────── four seconds ───────────────────┘  their time ─▶ log closed
 //! ```
 
-use super::{Entry, Jobs};
+use super::{JobEntry, Jobs};
 use std::{sync::PoisonError, time::Duration};
 use tidemill_env::Thread;
 
-/// How long jobs may take to end when their node stops, in microseconds: longer than a sink tries to
+/// Longest time for jobs to end when their node stops, in microseconds: longer than a sink tries to
 /// commit and a last checkpoint to be saved.
 const STOP_US_MAX: u64 = 4_000_000;
 
@@ -30,8 +30,8 @@ impl Jobs {
 
     /// As [`Self::begin_to_close`], and waits for the jobs. They are started again when the node is.
     /// One that is just being tried is not waited for: that takes as long as servers do not answer,
-    /// and what it begins is dropped as by a crash. So is a job that does not end within four
-    /// seconds, as what it writes to or reads from says nothing.
+    /// and its unfinished cycle is dropped as by a crash. So is a job that does not end within four
+    /// seconds, as its input or its output does not answer.
     pub fn close(&self) {
         self.begin_to_close();
         self.watchers_of_ended().into_iter().for_each(Thread::join);
@@ -45,7 +45,7 @@ impl Jobs {
         let mut state = self.state();
         loop {
             let left_us = state.until_us.saturating_sub(clock.monotonic_micros());
-            let runs = |it: &Entry| it.handle.is_some();
+            let runs = |it: &JobEntry| it.handle.is_some();
             if left_us == 0 || !state.jobs.values().any(runs) {
                 break;
             }
@@ -55,8 +55,9 @@ impl Jobs {
         for (name, _) in state.jobs.iter().filter(|(_, it)| it.handle.is_some()) {
             tracing::warn!(job = name, "it has not ended in time: it goes on as after a crash");
         }
-        let hangs =
-            |it: &Entry| it.handle.is_some() || it.waiting.as_ref().is_some_and(|it| it.is_tried);
+        let hangs = |it: &JobEntry| {
+            it.handle.is_some() || it.waiting.as_ref().is_some_and(|it| it.is_tried)
+        };
         let rest = state.jobs.values_mut().filter(|it| !hangs(it));
         rest.filter_map(|it| it.watcher.take()).collect()
     }

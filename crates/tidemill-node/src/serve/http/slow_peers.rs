@@ -1,4 +1,4 @@
-//! A socket that gives up on a reader who takes nothing for long, that hears a sender out for a
+//! A socket that gives up on a reader that takes nothing for long, that hears a sender out for a
 //! moment before it is closed, and that counts bytes.
 //!
 //! A request may be refused before its body has come. If the socket were closed then, the bytes
@@ -18,13 +18,13 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-/// How long a sender is heard out.
+/// Time that a sender is heard out.
 const HEARD_TIME: Duration = Duration::from_secs(2);
 /// One that is quiet for so long is not in the middle of a body.
 const QUIET_TIME: Duration = Duration::from_millis(250);
 /// And how many bytes of it at most.
 const HEARD_BYTES_MAX: usize = 64 << 20;
-/// How much is thrown away at a time.
+/// Bytes that are thrown away at a time.
 const HEARD_STEP_BYTES: usize = 16 << 10;
 
 /// A socket with patience.
@@ -38,7 +38,7 @@ pub(super) struct Patient<S> {
     hearing: Option<Hearing>,
 }
 
-/// What still comes, and is thrown away.
+/// The rest of the input, which is thrown away.
 struct Hearing {
     bytes: usize,
     end: Pin<Box<Sleep>>,

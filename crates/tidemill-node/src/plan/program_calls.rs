@@ -5,7 +5,7 @@ use crate::diagnostic::Problem;
 use arrow_schema::{DataType, Schema, TimeUnit};
 use tidemill_flow::{SourceFactory, TIME_COLUMN, catch_panic};
 
-/// Asks what the program brings for something; a panic is a problem of that part of the job.
+/// Calls code of the program; a panic is a problem of that part of the job.
 pub(super) fn ask<T>(path: &[&str], call: impl FnOnce() -> T) -> Result<T, Problem> {
     catch_panic(call).map_err(|message| Problem::new(path.iter().copied(), message))
 }
@@ -20,7 +20,7 @@ pub(super) fn asked_source(name: &str, source: &dyn SourceFactory) -> Result<(),
     wrong(&path, &schema).map_or(Ok(()), Err)
 }
 
-/// What is wrong with the columns of a source or an operator of the program, if anything is.
+/// The problem of the columns of a source or an operator of the program, if there is one.
 pub(super) fn wrong(path: &[&str], schema: &Schema) -> Option<Problem> {
     let problem = |message: String| Problem::new(path.iter().copied(), message);
     for (nth, field) in schema.fields().iter().enumerate() {

@@ -9,7 +9,7 @@ use tidemill_types::job::Delivery;
 
 /// A wanted job, as an earlier life of the node has left it.
 fn wanted(folder: &TempDir, text: &str) {
-    let record = Record {
+    let record = JobRecord {
         name: "far".to_owned(),
         status: Status::Running,
         delivery: Delivery::default(),

@@ -1,15 +1,15 @@
-//! What becomes of a job that ends.
+//! The end of a job.
 //!
-//! Invariant: who sees that a job has ended can go on with it. Until all that it had open is closed,
+//! Invariant: a job that is seen as ended can be resumed. Until all that it had open is closed,
 //! its turn is taken.
 
-use super::{Jobs, Record, Status};
+use super::{JobRecord, Jobs, Status};
 use std::sync::{Arc, PoisonError};
 use tidemill_flow::JobHandle;
 
-/// How long one that has ended is kept for those who still look at it, in microseconds, and how often
-/// that is seen after.
+/// Longest time that the handle of an ended job is kept for snapshots under way, in microseconds.
 const LOOK_US_MAX: u64 = 5_000_000;
+/// Time between two looks at these snapshots, in microseconds.
 const LOOK_REST_US: u64 = 1_000;
 
 impl Jobs {
@@ -40,7 +40,7 @@ impl Jobs {
         if let Status::Failed(message) = &status {
             tracing::error!(job = name, "failed: {message}");
         }
-        let record = Record { status, ..entry.record.clone() };
+        let record = JobRecord { status, ..entry.record.clone() };
         drop(state);
         if record.status != Status::Running {
             self.keep(&record);
@@ -57,7 +57,7 @@ impl Jobs {
         self.let_go(handle);
     }
 
-    /// Drops what is left of a job, once nobody looks at it any more: its checkpoints are open as long
+    /// Drops the handle of a job that has ended, once nobody looks at it: its checkpoints are open as long
     /// as that.
     fn let_go(&self, handle: Arc<JobHandle>) {
         let clock = &self.world.clock;

@@ -29,6 +29,7 @@ use tidemill_flow::{
     snapshot::find,
 };
 use tidemill_sql::query::{Query, QueryError};
+use tidemill_types::signs;
 
 /// Most rows of an answer.
 pub const ANSWER_ROWS_MAX: usize = 1_000_000;
@@ -47,7 +48,7 @@ pub enum StateError {
     Table {
         /// The stage.
         stage: String,
-        /// What was asked for.
+        /// The request.
         table: String,
         /// Those that it has, in words.
         known: String,
@@ -95,7 +96,7 @@ impl From<CheckpointError> for StateError {
 }
 
 impl StateError {
-    /// Whether what was asked for is wrong, and not what is there.
+    /// True if the request is wrong, and not the state.
     #[must_use]
     pub fn is_asked_wrong(&self) -> bool {
         match self {
@@ -152,7 +153,7 @@ pub struct ColumnView {
     /// Its type, as Arrow names it.
     #[serde(rename = "type")]
     pub data_type: String,
-    /// Whether it may be null.
+    /// True if it may be null.
     pub nullable: bool,
 }
 
@@ -195,7 +196,7 @@ pub fn in_checkpoint(
     Ok(StageSnapshot::of_checkpoint(stages, stage, checkpoints.looker().pin(number)?)?)
 }
 
-/// What a query found.
+/// The answer to a query.
 #[derive(Debug)]
 pub struct Answer {
     /// Its columns. The metadata say of which state it is.
@@ -276,7 +277,7 @@ pub fn table(stages: &QueryableStages, stage: &str, table: &str) -> Result<usize
     found.ok_or_else(|| {
         let names: Vec<&str> = tables.iter().map(|it| it.name.as_str()).collect();
         let known = match nearest(table, names.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
+            Some(near) => format!("{}{}", signs::suggestion(near), signs::note(table, Some(near))),
             None => format!("it has {}", one_of(&names)),
         };
         StateError::Table { stage: stage.to_owned(), table: table.to_owned(), known }

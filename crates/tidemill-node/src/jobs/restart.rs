@@ -1,8 +1,8 @@
-//! Whether a job may begin again by itself.
+//! Jobs that may begin again by themselves.
 //!
 //! A node starts its jobs again when it is started again. One that keeps a ledger goes on where it
 //! was; any other begins at the `start` of its sources, with empty states and with files begun anew.
-//! That is what its delivery promises only if all that it has read comes again, or nothing has to.
+//! Its delivery allows that only if all of its input comes again, or none of it has to.
 
 use crate::diagnostic::Problem;
 use tidemill_types::job::{
@@ -53,7 +53,7 @@ fn start(source: &SourceSpec) -> Option<&StartSpec> {
     source.kafka.as_ref().and_then(|it| it.start.as_ref()).or(source.start.as_ref())
 }
 
-/// Whether a stage knows something of the records before.
+/// True if a stage has a state.
 fn keeps(stage: &StageSpec) -> bool {
     let StageSpec { aggregate, top, join, dedup, operator, .. } = stage;
     aggregate.is_some() || top.is_some() || join.is_some() || dedup.is_some() || operator.is_some()

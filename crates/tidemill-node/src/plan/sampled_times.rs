@@ -1,4 +1,4 @@
-//! What the first records of a file say of its event time, before a job reads it whole.
+//! The event times of the first records of a file, before a job reads it whole.
 //!
 //! A column whose texts are no times makes dead letters of all records, and one of epoch seconds
 //! puts all of them into January 1970: neither is an error of the job, and both are seldom meant.
@@ -12,11 +12,11 @@ const RECORDS_MAX: usize = 1_000;
 /// Bytes of them.
 const BYTES_MAX: usize = 1 << 20;
 /// Seconds from 1980 to 2100 that were taken for milliseconds, in microseconds since the epoch.
-/// Smaller numbers are those of somebody who tries something out.
+/// Smaller numbers are made-up times of a trial.
 const SECONDS_US: std::ops::Range<i64> = 315_532_800_000..4_102_444_800_000;
 
-/// Why the event time of a source is probably not what was meant; none if it looks right, or if
-/// nothing can be seen: what cannot be read is told by the job that reads it.
+/// The doubt about the event time of a source; none if it looks right, or if
+/// nothing can be seen: the job itself reports unreadable records.
 pub(super) fn doubt(source: &dyn SourceFactory) -> Option<String> {
     let request =
         ReadRequest { cycle: Cycle::FIRST, bytes: BYTES_MAX, records: RECORDS_MAX, until: None };

@@ -1,6 +1,6 @@
 //! Commands to go on with, at the end of a run.
 //!
-//! Invariant: whoever copies one loses nothing. None begins anew what could go on, adds rows to a
+//! Invariant: a person who copies one loses nothing. None begins a job anew that can resume, adds rows to a
 //! table or a topic again, or would be refused.
 
 use super::{RunArguments, WayOut};
@@ -47,7 +47,7 @@ pub(super) fn what_next(
     format!("\nnext:\n{}", commands.into_iter().map(line).collect::<String>())
 }
 
-/// Whether another run from the beginning writes the same, and nothing twice.
+/// True if another run from the beginning writes the same, and nothing twice.
 fn may_run_again(arguments: &RunArguments, spec: &JobSpec) -> bool {
     let went_on = arguments.resume || arguments.checkpoint.is_some();
     let reads_files = spec.sources.values().all(|it| it.file.is_some());

@@ -16,7 +16,7 @@ pub(super) struct NewFolder {
 }
 
 impl NewFolder {
-    /// What is to be made for this data folder.
+    /// The folders to make for this data folder.
     pub(super) fn before(data: Option<&Path>) -> Self {
         let all = data.into_iter().flat_map(Path::ancestors);
         let missing = all.take_while(|it| !it.as_os_str().is_empty() && !it.exists());

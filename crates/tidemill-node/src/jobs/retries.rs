@@ -8,10 +8,10 @@
 //!            └───────────────────────────────────┘
 //! ```
 //!
-//! Invariant: what is noted of such a job is that it is to run, so it waits in every life of the
+//! Invariant: the note of such a job says that it runs, so it waits in every life of the
 //! node until it runs, is cancelled or cannot run.
 
-use super::{Entry, JobView, Jobs, JobsError, NotEntered, Record, Status};
+use super::{JobEntry, JobRecord, JobView, Jobs, JobsError, NotEntered, Status};
 use std::{
     sync::{Arc, PoisonError},
     time::Duration,
@@ -24,17 +24,17 @@ mod tests;
 const REST_US: (u64, u64) = (1_000_000, 60_000_000);
 
 /// A job that is tried again.
-pub(super) struct Waiting {
+pub(super) struct JobRetries {
     /// When, by the wall clock, in microseconds.
     pub(super) next_try_us: i64,
     /// It is being tried now.
     pub(super) is_tried: bool,
 }
 
-/// How long a node that starts waits for its jobs to run, in microseconds.
+/// Longest time that a starting node waits for its jobs to run, in microseconds.
 const FIRST_US_MAX: u64 = 2_000_000;
 
-/// How long to rest after so many tries.
+/// The pause after a number of tries.
 fn rest_us(tries: u32) -> u64 {
     let (first, most) = REST_US;
     if tries == 0 {
@@ -43,7 +43,7 @@ fn rest_us(tries: u32) -> u64 {
     1_u64.checked_shl(tries.saturating_sub(1)).map_or(most, |it| it.saturating_mul(first)).min(most)
 }
 
-impl Entry {
+impl JobEntry {
     /// It waits no more.
     pub(super) fn give_up(&mut self, status: Status) -> JobView {
         self.record.status = status;
@@ -57,11 +57,11 @@ impl Jobs {
     ///
     /// # Errors
     /// There is no thread for that.
-    pub(super) fn enter_waiting(self: &Arc<Self>, mut record: Record) -> Result<(), NotEntered> {
+    pub(super) fn enter_waiting(self: &Arc<Self>, mut record: JobRecord) -> Result<(), NotEntered> {
         record.status = Status::Waiting("it is being started with its node".to_owned());
         let (jobs, name) = (Arc::clone(self), record.name.clone());
-        let mut entry = Entry::new(record);
-        entry.waiting = Some(Waiting { is_tried: true, ..self.resting(0) });
+        let mut entry = JobEntry::new(record);
+        entry.waiting = Some(JobRetries { is_tried: true, ..self.resting(0) });
         let mut state = self.state();
         let of = name.clone();
         let watch = Box::new(move || jobs.start_when_it_can_be(&of));
@@ -73,7 +73,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Until every job has been tried once, or this has taken long enough: who asks for jobs is
+    /// Waits until every job has been tried once, or for a bounded time: a request for jobs is
     /// answered while a server that one of them needs says nothing.
     pub(super) fn wait_for_first_tries(&self) {
         let clock = &self.world.clock;
@@ -89,9 +89,9 @@ impl Jobs {
         }
     }
 
-    fn resting(&self, tries: u32) -> Waiting {
+    fn resting(&self, tries: u32) -> JobRetries {
         let now_us = self.world.clock.wall_micros();
-        Waiting { next_try_us: now_us.saturating_add_unsigned(rest_us(tries)), is_tried: false }
+        JobRetries { next_try_us: now_us.saturating_add_unsigned(rest_us(tries)), is_tried: false }
     }
 
     fn start_when_it_can_be(self: &Arc<Self>, name: &str) {
@@ -103,7 +103,7 @@ impl Jobs {
             let turn = self.turn(name);
             let mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(record) = self.begins_a_try(name) else { return };
-            let mut record = Record { status: Status::Running, ..record };
+            let mut record = JobRecord { status: Status::Running, ..record };
             let started = self.start(&record);
             let noting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
             let mut state = self.state();
@@ -184,8 +184,8 @@ impl Jobs {
         }
     }
 
-    /// What is to be started now; none if it is not to be.
-    fn begins_a_try(&self, name: &str) -> Option<Record> {
+    /// The job to start now; none if it is not wanted.
+    fn begins_a_try(&self, name: &str) -> Option<JobRecord> {
         let mut state = self.state();
         if state.stopping {
             return None;

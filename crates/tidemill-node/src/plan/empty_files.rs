@@ -1,4 +1,4 @@
-//! Sources that have no columns as their files are empty: what stages do not find in them is not
+//! Sources that have no columns as their files are empty: a column that stages miss is not
 //! their mistake.
 //!
 //! Invariant: a job that needs none of their columns is planned.
@@ -8,7 +8,7 @@ use crate::{check, diagnostic::Problem};
 use tidemill_flow::{SourceFactory, TIME_COLUMN};
 use tidemill_types::job::{Format, SourceSpec};
 
-/// Whether it is for the records to say which columns there are, and none was found.
+/// True if the records decide the columns, and no record was found.
 pub(super) fn shows_no_columns(spec: &SourceSpec, source: &dyn SourceFactory) -> bool {
     let time = spec.time.as_ref().map(|it| it.field.as_str());
     let schema = source.schema();
@@ -18,7 +18,7 @@ pub(super) fn shows_no_columns(spec: &SourceSpec, source: &dyn SourceFactory) ->
 }
 
 impl Planner<'_> {
-    /// Says of empty files that their columns are not known, instead of what is wrong with those who
+    /// Says of empty files that their columns are not known, instead of the problems of those who
     /// read them: all problems from number `since` on.
     pub(super) fn blame_empty_files(&mut self, since: usize) {
         let spec = self.spec;

@@ -83,7 +83,7 @@ impl From<Generated> for SourceOf {
             fields.push(Arc::new(Field::new(TIME_COLUMN, utc, false)));
         }
         let lateness = time.as_ref().map_or(Span(0), |time| time.lateness);
-        let factory = Factory {
+        let factory = GeneratedFactory {
             given: schema,
             schema: Arc::new(Schema::new(fields)),
             make,
@@ -99,7 +99,7 @@ impl From<Generated> for SourceOf {
 }
 
 #[derive(Clone)]
-struct Factory {
+struct GeneratedFactory {
     /// The schema of the program's batches.
     given: SchemaRef,
     /// The same with the hidden time.
@@ -110,7 +110,7 @@ struct Factory {
     reads: String,
 }
 
-impl SourceFactory for Factory {
+impl SourceFactory for GeneratedFactory {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
@@ -122,21 +122,27 @@ impl SourceFactory for Factory {
     fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
         let batches = (self.make)();
         let factory = self.clone();
-        Ok(Box::new(Slice { factory, batches, left: None, position: 0, time_max: Micros::MIN }))
+        Ok(Box::new(GeneratedSlice {
+            factory,
+            batches,
+            left: None,
+            position: 0,
+            time_max: Micros::MIN,
+        }))
     }
 }
 
-struct Slice {
-    factory: Factory,
+struct GeneratedSlice {
+    factory: GeneratedFactory,
     batches: Batches,
-    /// What is left of a batch, and the bytes of one of its rows.
+    /// The rest of a batch, and the bytes of one of its rows.
     left: Option<(RecordBatch, usize)>,
     position: u64,
     time_max: Micros,
 }
 
-impl Slice {
-    /// The next rows: what is left of the last batch, or the next one that has any.
+impl GeneratedSlice {
+    /// The next rows: the rest of the last batch, or the next one that has any.
     fn next(&mut self) -> Result<Option<(RecordBatch, usize)>, SourceError> {
         if let Some(left) = self.left.take() {
             return Ok(Some(left));
@@ -185,7 +191,7 @@ impl Slice {
 
 /// It seeks by reading up to the place: only the program knows its records, and it makes them one
 /// after another.
-impl Source for Slice {
+impl Source for GeneratedSlice {
     fn read(
         &mut self,
         request: &ReadRequest,

@@ -1,25 +1,25 @@
-//! What is noted of a job, in its folder. What there was no room for is noted later: a job that was
+//! Notes of jobs, in their folders. A note that found no room is written later: a job that was
 //! cancelled must not run again because its disk was full just then.
 //!
-//! Invariant: what is noted last is what was last; a note that was put off is dropped by the next.
+//! Invariant: the last note is the newest one; a note that was put off is dropped by the next.
 
-use super::{Folder, Jobs, JobsError, Record};
+use super::{Folder, JobRecord, Jobs, JobsError};
 use std::{
     collections::BTreeMap,
     io,
     sync::{MutexGuard, PoisonError},
 };
 
-/// By job: what could not be noted.
-pub(super) type PutOff = BTreeMap<String, Record>;
+/// By job: the note that could not be written.
+pub(super) type PutOff = BTreeMap<String, JobRecord>;
 
 impl Jobs {
     fn put_off(&self) -> MutexGuard<'_, PutOff> {
         self.put_off.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what became of a job, now or as soon as that can be.
-    pub(super) fn keep(&self, record: &Record) {
+    /// Writes the note of a job, now or as soon as there is room.
+    pub(super) fn keep(&self, record: &JobRecord) {
         let mut put_off = self.put_off();
         match self.folder_of(&record.name).write(record) {
             Ok(()) => drop(put_off.remove(&record.name)),
@@ -34,13 +34,17 @@ impl Jobs {
         }
     }
 
-    /// Notes what was put off, as far as that can be now.
+    /// Writes the notes that were put off, as far as there is room.
     pub fn note_again(&self) {
         self.put_off().retain(|name, record| self.folder_of(name).write(record).is_err());
     }
 
-    /// What is known of a job that is to be replaced: nothing of it is noted later.
-    pub(super) fn known_before(&self, folder: &Folder, name: &str) -> io::Result<Option<Record>> {
+    /// The status of a job that is replaced: nothing of it is noted later.
+    pub(super) fn known_before(
+        &self,
+        folder: &Folder,
+        name: &str,
+    ) -> io::Result<Option<JobRecord>> {
         match self.put_off().remove(name) {
             Some(record) => Ok(Some(record)),
             None => folder.read(),
@@ -55,7 +59,7 @@ impl Jobs {
     /// A job that was to take the place of another is refused, and nobody was told that it is there:
     /// the node ended in between. Gives back the other. None if it had begun, and only that was not
     /// noted.
-    pub(super) fn put_back(&self, record: &mut Record, error: &JobsError) -> Option<Record> {
+    pub(super) fn put_back(&self, record: &mut JobRecord, error: &JobsError) -> Option<JobRecord> {
         let begins = record.begins?;
         if self.has_begun_anew(&record.name, begins).unwrap_or(false) {
             return None;
