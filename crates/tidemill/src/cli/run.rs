@@ -16,7 +16,7 @@ use data_folder::NewFolder;
 use std::path::PathBuf;
 use suggestions::what_next;
 use tidemill_env::World;
-use tidemill_flow::{JobHandle, RunOptions, engine};
+use tidemill_flow::{JobError, JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{
     Descriptor, Problem, Refused, Registry, Streams, check_resume, open_checkpoints,
@@ -132,7 +132,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     }
     let progress = handle.progress();
     let end = match result {
-        Err(error) if shows(&descriptor, &error.part) && nobody_reads() => JobEnd::Unread,
+        Err(error) if is_of_stdout(&descriptor, &error) && nobody_reads() => JobEnd::Unread,
         Err(error) => JobEnd::Failed(error.to_string()),
         Ok(_) if progress.finished => JobEnd::Done,
         Ok(_) => match asked {
@@ -202,9 +202,11 @@ fn writes_to_stdout(descriptor: &Descriptor) -> bool {
     descriptor.spec.sinks.values().any(|sink| sink.stdout.is_some())
 }
 
-/// True if a sink writes to standard output.
-fn shows(descriptor: &Descriptor, sink: &str) -> bool {
-    descriptor.spec.sinks.get(sink).is_some_and(|sink| sink.stdout.is_some())
+/// True if an error is that of a sink that writes to standard output. A stage may have the name of
+/// its sink; its errors name a slice.
+fn is_of_stdout(descriptor: &Descriptor, error: &JobError) -> bool {
+    let sink = descriptor.spec.sinks.get(&error.part).filter(|_| error.slice.is_none());
+    sink.is_some_and(|sink| sink.stdout.is_some())
 }
 
 /// True if the job does not end by itself, and is of no use without a reader of standard output.
