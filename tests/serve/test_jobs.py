@@ -271,3 +271,37 @@ def test_row_14_a_node_that_stops_while_the_disk_is_full_loses_nothing_of_its_jo
     node.start()
     assert is_whole(node, lines, small)
     assert node.stop()[0] == 0
+
+
+def test_a_sink_with_the_name_of_its_stage_has_figures_of_its_own(own):
+    node = own().start()
+    node.create("lines")
+    node.append("lines", [{"k": "a"}, {"k": "b"}, {"k": "a"}])
+    text = """
+name: twins
+compression: always
+checkpoint: {every: 1s}
+sources: {lines: {stream: {name: lines, format: json}}}
+stages: {counts: {from: lines, dedup: {on: [k]}}}
+sinks:
+  counts: {from: counts, stream: out, format: json, key: [k]}
+  lines: {from: lines, blackhole: {}}
+"""
+    file = node.data / "twins.yaml"
+    file.write_text(text)
+    code, said = tidemill(node, "job", "submit", str(file))
+    assert code == 0 and "`compression` has no effect" in said, said
+    wait(lambda: [it["rows"] for it in job(node, "twins")["progress"]["sinks"]] == [2, 3], 20, "rows of both sinks")
+    progress = job(node, "twins")["progress"]
+    assert [it["name"] for it in progress["stages"]] == ["counts"]
+    assert [it["name"] for it in progress["sinks"]] == ["counts", "lines"]
+    figures = node.get("/metrics").body.decode()
+    assert 'tidemill_job_sink_rows_total{job="twins",sink="counts"} 2' in figures
+    assert 'tidemill_job_stage_input_rows_total{job="twins",stage="counts"} 3' in figures
+    assert 'tidemill_job_source_records_total{job="twins",source="lines"} 3' in figures
+    node.kill()
+    node.start()
+    wait(lambda: job(node, "twins")["status"] == "running", 60, "running")
+    node.append("lines", [{"k": "b"}, {"k": "c"}])
+    wait(lambda: len(node.get("/streams/out/records?from=earliest").lines()) == 3, 20, "each key once")
+    assert node.stop()[0] == 0

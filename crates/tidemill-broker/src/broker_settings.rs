@@ -10,6 +10,9 @@ use crate::{
 use std::collections::BTreeSet;
 use tidemill_types::address;
 
+#[cfg(test)]
+mod tests;
+
 /// A setting of the broker.
 pub(crate) struct BrokerSetting {
     pub(crate) name: &'static str,

@@ -1,5 +1,5 @@
 //! From a checked job to the engine's graph: sources are looked at, expressions compiled, stages
-//! taken apart into stages of the graph.
+//! taken apart.
 //!
 //! ```text
 //! stage `s` with `where` and `key` + `aggregate`:     ─local─▶ s.select ─by key─▶ s ─▶
@@ -7,7 +7,8 @@
 //! stages `a` and `b` that share windows:             ─by key─▶ a+b ─▶ outputs of both
 //! ```
 //!
-//! The last node of a stage carries its name, one of several stages the names of all. A union
+//! A stage of the job becomes one or two of the graph. The last of them has its name; one for several
+//! stages of the job has the names of all. A union
 //! without other parts is no stage of the graph: its readers read all of its inputs. Nothing is
 //! written and no thread starts here.
 
@@ -122,10 +123,10 @@ fn refused(descriptor: &Descriptor, problems: Vec<Problem>) -> Refused {
     Refused(told)
 }
 
-/// An output of a node.
+/// An output of a stage of the graph.
 #[derive(Clone, Debug)]
 struct Outlet {
-    node: StageIx,
+    stage: StageIx,
     output: usize,
 }
 
@@ -190,7 +191,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// All nodes; gives back the view of dead letters.
+    /// Adds all stages; returns the view of dead letters.
     fn all(&mut self) -> Preview {
         self.files();
         self.sources();
@@ -264,8 +265,8 @@ impl<'a> Planner<'a> {
             }
             // What has no end cannot be read to its end first.
             let preload = is_read && !streamed.contains(&name.as_str()) && !factory.live();
-            let node = self.graph.add(name, StageKind::Source { factory, preload });
-            self.name(name, node, 0, schema);
+            let stage = self.graph.add(name, StageKind::Source { factory, preload });
+            self.name(name, stage, 0, schema);
         }
     }
 
@@ -352,15 +353,15 @@ impl<'a> Planner<'a> {
             .map_err(|error| operators::kafka_problem(name, &error))
     }
 
-    fn name(&mut self, name: &str, node: StageIx, output: usize, schema: SchemaRef) {
-        let outlets = vec![Outlet { node, output }];
+    fn name(&mut self, name: &str, stage: StageIx, output: usize, schema: SchemaRef) {
+        let outlets = vec![Outlet { stage, output }];
         self.names.insert(name.to_owned(), Outlets { outlets, schema });
     }
 
     fn link(&mut self, from: &Outlets, to: StageIx, port: usize, partition: &Partition) {
         for outlet in &from.outlets {
             self.graph.links.push(Link {
-                from: outlet.node,
+                from: outlet.stage,
                 output: outlet.output,
                 to,
                 port,

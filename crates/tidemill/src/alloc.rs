@@ -15,7 +15,7 @@ use tidemill_env::World;
 #[cfg(test)]
 mod tests;
 
-/// `mi_option_purge_delay` of mimalloc 3: after so many milliseconds freed memory is the system's.
+/// `mi_option_purge_delay` of mimalloc 3: milliseconds until freed memory goes back to the system.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 /// Its default.
 const PURGE_DELAY_MS: i64 = 1_000;
@@ -25,7 +25,7 @@ const KEPT_MS: i64 = 60_000;
 /// No thread gives memory back by the way.
 const NEVER_MS: i64 = 1_000_000_000;
 
-/// `mi_option_arena_reserve` of mimalloc 3: of the system it asks for so many KiB at once.
+/// `mi_option_arena_reserve` of mimalloc 3: KiB that it asks of the system at once.
 const ARENA: libmimalloc_sys::mi_option_t = 23;
 /// Its default.
 const ARENA_KIB: i64 = 1 << 20;

@@ -249,6 +249,19 @@ mod tests {
     }
 
     #[test]
+    fn an_ipv6_address_keeps_its_brackets() {
+        for url in [
+            "postgresql://u@[::1]:5433/d",
+            "postgresql://u@[2001:db8::7]:5432,db.example.org:5432/d",
+            "postgresql://u@db.example.org:5432/d",
+            "postgresql://u@192.0.2.1:5432/d",
+        ] {
+            let config: Config = url.parse().expect("a URL");
+            assert_eq!(shown(&config), url);
+        }
+    }
+
+    #[test]
     fn an_address_is_shown_without_its_password() {
         let shown = |url: &str| Address::new(&World::real(), &spec(url)).map(|it| it.shown);
         let check = |url: &str, expected: &str| assert_eq!(shown(url), Ok(expected.to_owned()));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tidemill_env::FileIdentity;
 use tidemill_types::job::{DEAD_LETTER, FileSinkSpec, Format};
 
-/// A path is looked at up to so many folders above.
+/// Most folders above a path that are looked at.
 const FOLDERS_MAX: usize = 256;
 
 /// The names in a job's data folder besides notes and later files of the ledger.

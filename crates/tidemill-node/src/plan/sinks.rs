@@ -40,8 +40,8 @@ impl Planner<'_> {
                 } else {
                     sink
                 };
-                let node = self.graph.add(name, StageKind::Sink { sink });
-                self.link(input, node, 0, &Partition::One);
+                let added = self.graph.add(name, StageKind::Sink { sink });
+                self.link(input, added, 0, &Partition::One);
             }
             Err(problem) => self.problem(problem),
         }

@@ -1,4 +1,4 @@
-//! One stage of a job as one or two nodes.
+//! One stage of a job as one or two stages of the graph.
 
 use super::{Outlets, Planner, operators, program_calls};
 use crate::check;
@@ -13,7 +13,7 @@ use tidemill_state::structure;
 use tidemill_types::job::{PartitionSpec, StageSpec, WindowSpec};
 use tidemill_types::{SliceId, StageIx};
 
-/// A node that is about to be added: its operator and how rows reach it.
+/// A stage of the graph before it is added: its operator and its inputs.
 pub(super) struct PlannedPart {
     pub(super) factory: Arc<dyn OperatorFactory>,
     /// By port: the input and its partition.
@@ -66,18 +66,23 @@ impl Planner<'_> {
         self.names.insert(name.to_owned(), at);
     }
 
-    /// Adds the node of a stage with its links; gives back its main output.
+    /// Adds the last stage of the graph for a stage of the job, with its links; returns its main output.
     fn add(&mut self, node_name: String, stage: &StageSpec, part: PlannedPart) -> Outlets {
         let outputs = part.factory.outputs();
-        let node = self.node(node_name, stage, part);
+        let added = self.add_stage(node_name, stage, part);
         if let (Some(late), Some(schema)) = (&stage.late, outputs.get(1)) {
-            self.name(late, node, 1, Arc::clone(schema));
+            self.name(late, added, 1, Arc::clone(schema));
         }
-        main_output(node, &outputs)
+        main_output(added, &outputs)
     }
 
-    /// Adds a node with its links.
-    pub(super) fn node(&mut self, name: String, stage: &StageSpec, part: PlannedPart) -> StageIx {
+    /// Adds a stage of the graph with its links.
+    pub(super) fn add_stage(
+        &mut self,
+        name: String,
+        stage: &StageSpec,
+        part: PlannedPart,
+    ) -> StageIx {
         let PlannedPart { factory, ports } = part;
         let slices = match ports.first().map(|(_, partition)| partition) {
             Some(Partition::Local) => 0,
@@ -86,12 +91,12 @@ impl Planner<'_> {
         };
         // Of the nodes of a stage those that keep nothing have no `ttl`.
         let ttl = stage.ttl.filter(|_| can_expire(&*factory));
-        let node = self.graph.add(name, StageKind::Operator { factory, slices });
-        self.graph[node].ttl = ttl;
+        let added = self.graph.add(name, StageKind::Operator { factory, slices });
+        self.graph[added].ttl = ttl;
         for (port, (from, partition)) in ports.iter().enumerate() {
-            self.link(from, node, port, partition);
+            self.link(from, added, port, partition);
         }
-        node
+        added
     }
 
     fn main(&mut self, name: &str, stage: &StageSpec, input: Outlets) -> Planning<PlannedPart> {
@@ -228,12 +233,12 @@ fn can_expire(factory: &dyn OperatorFactory) -> bool {
     structure::can_expire(&mut *factory.state(SliceId(0)))
 }
 
-fn main_output(node: StageIx, outputs: &[SchemaRef]) -> Outlets {
+fn main_output(stage: StageIx, outputs: &[SchemaRef]) -> Outlets {
     let schema = outputs.first().cloned().unwrap_or_else(tidemill_flow::rows_schema);
-    Outlets { outlets: vec![super::Outlet { node, output: 0 }], schema }
+    Outlets { outlets: vec![super::Outlet { stage, output: 0 }], schema }
 }
 
-/// `flat_map`, `where` and `select` as one node.
+/// `flat_map`, `where` and `select` as one stage of the graph.
 fn transform_part(
     name: &str,
     stage: &StageSpec,

@@ -1,5 +1,5 @@
 //! Stages that share their windows: those with tumbling or sliding windows over the same input by the
-//! same key become one node, where that takes less memory.
+//! same key become one stage of the graph, where that takes less memory.
 //!
 //! ```text
 //! by key ─▶ hour+minute ┬ 0 ─▶ hour      2 ─▶ minute
@@ -70,7 +70,7 @@ impl Planner<'_> {
         self.names.contains_key(name)
     }
 
-    /// Plans stages as one node.
+    /// Plans stages of the job as one of the graph.
     fn group(&mut self, stages: &[(&str, &StageSpec)], input: &Outlets, key: &[String]) {
         let Some((name, first)) = stages.first().copied() else { return };
         let parts: Vec<_> = stages.iter().filter_map(shared_stage).collect();
@@ -79,11 +79,11 @@ impl Planner<'_> {
         let names: Vec<&str> = stages.iter().map(|(name, _)| *name).collect();
         let outputs = factory.outputs();
         let part = PlannedPart { factory, ports: vec![(input.clone(), partition)] };
-        let node = self.node(names.join(&MEMBERS_SEPARATOR.to_string()), first, part);
+        let added = self.add_stage(names.join(&MEMBERS_SEPARATOR.to_string()), first, part);
         for (nth, (name, stage)) in stages.iter().enumerate() {
-            self.name(name, node, 2 * nth, outputs[2 * nth].clone());
+            self.name(name, added, 2 * nth, outputs[2 * nth].clone());
             if let Some(late) = &stage.late {
-                self.name(late, node, 2 * nth + 1, outputs[2 * nth + 1].clone());
+                self.name(late, added, 2 * nth + 1, outputs[2 * nth + 1].clone());
             }
         }
     }

@@ -138,16 +138,16 @@ fn reads(graph: &JobGraph, id: usize) -> Vec<String> {
 }
 
 fn nodes(graph: &JobGraph) -> Vec<Value> {
-    let node = |(id, node): (usize, &Stage)| {
+    let value = |(id, stage): (usize, &Stage)| {
         let columns: serde_json::Map<String, Value> =
-            columns(&node.kind).into_iter().map(|(name, kind)| (name, kind.into())).collect();
+            columns(&stage.kind).into_iter().map(|(name, kind)| (name, kind.into())).collect();
         let mut shown = json!({
-            "name": node.name,
-            "kind": kind_of(&node.kind),
+            "name": stage.name,
+            "kind": kind_of(&stage.kind),
             "reads": reads(graph, id),
             "columns": columns,
         });
-        let guessed = guessed(&node.kind);
+        let guessed = guessed(&stage.kind);
         if !guessed.is_empty() {
             let of_column =
                 |it: &GuessedColumn| json!({ "column": it.name, "kept_as_text": it.kept_as_text });
@@ -155,15 +155,15 @@ fn nodes(graph: &JobGraph) -> Vec<Value> {
         }
         shown
     };
-    graph.stages.iter().enumerate().map(node).collect()
+    graph.stages.iter().enumerate().map(value).collect()
 }
 
 fn text(file: &str, graph: &JobGraph) -> String {
     let mut text = format!("{file}: job `{}` can run, on {} threads\n", graph.name, graph.workers);
-    for (id, node) in graph.stages.iter().enumerate() {
+    for (id, stage) in graph.stages.iter().enumerate() {
         // Writing to a string cannot fail.
-        let _ = write!(text, "  {:<7}{}", kind_of(&node.kind), node.name);
-        if let StageKind::Operator { slices: slices @ 1.., .. } = node.kind {
+        let _ = write!(text, "  {:<7}{}", kind_of(&stage.kind), stage.name);
+        if let StageKind::Operator { slices: slices @ 1.., .. } = stage.kind {
             let _ = write!(text, " ({slices} {})", if slices == 1 { "slice" } else { "slices" });
         }
         let reads = reads(graph, id);
@@ -171,13 +171,13 @@ fn text(file: &str, graph: &JobGraph) -> String {
             let _ = write!(text, " <- {}", reads.join(", "));
         }
         let columns: Vec<String> =
-            columns(&node.kind).into_iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+            columns(&stage.kind).into_iter().map(|(name, kind)| format!("{name} {kind}")).collect();
         let columns = if columns.is_empty() {
             String::new()
         } else {
             format!("\n         {}", columns.join(", "))
         };
-        let _ = writeln!(text, "{columns}{}", guessed_in_words(&guessed(&node.kind)));
+        let _ = writeln!(text, "{columns}{}", guessed_in_words(&guessed(&stage.kind)));
     }
     text
 }

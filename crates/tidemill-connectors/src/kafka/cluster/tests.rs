@@ -18,3 +18,15 @@ fn a_broker_that_is_not_where_its_cluster_says_is_told_from_a_cluster_that_is_aw
     assert!(error.message.contains("`advertised.listeners`"), "{error}");
     assert!(!error.message.contains("no broker"), "{error}");
 }
+
+#[test]
+fn an_ipv6_address_stands_in_brackets() {
+    let sim = World::simulated(1);
+    for good in ["[::1]:9092", "kafka-1:9092, [2001:db8::7]:9093"] {
+        assert!(client(&sim.world, good).is_ok(), "{good}");
+    }
+    for bad in ["::1:9092", "[::1]", "kafka-1:9092,2001:db8::7:9093", "kafka-1", "kafka-1:0"] {
+        let error = client(&sim.world, bad).err().unwrap_or_else(|| panic!("{bad} is taken"));
+        assert!(error.message.contains("IPv6 address in brackets (`[::1]:9092`)"), "{error}");
+    }
+}

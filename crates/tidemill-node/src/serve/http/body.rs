@@ -22,10 +22,10 @@ mod tests;
 /// Bytes that are charged at a time.
 const STEP_BYTES: usize = 64 << 10;
 
-/// A body that takes a second for so many bytes is not too slow.
+/// Bytes a second below which a body is too slow.
 const SECOND_BYTES: u64 = 64 << 10;
 
-/// Deflate makes so many bytes of one at most (RFC 1951: 258 of two bits).
+/// Most bytes that deflate makes of one (RFC 1951: 258 of two bits).
 const DEFLATE_RATIO_MAX: usize = 1_032;
 
 /// A body that was received.

@@ -1,4 +1,4 @@
-//! The log of a node: lines on standard error, of one kind no more than so many at a time.
+//! The log of a node: lines on standard error, each kind at a bounded rate.
 //!
 //! Clients try again at once, and each try of each of them may be told: a full disk would be full of
 //! lines before it is noticed. The kind of a line is its place in the code.

@@ -42,7 +42,7 @@ pub(in crate::cli) struct ConsumeArguments {
     /// The form of a record.
     #[arg(long, value_enum, default_value_t = RecordForm::Lines)]
     format: RecordForm,
-    /// Ends after so many records.
+    /// Ends after this number of records.
     #[arg(long, value_name = "N")]
     max: Option<u64>,
     /// One streamlet only.
