@@ -32,3 +32,27 @@ fn the_schema_names_every_part() {
         assert!(stage[part].is_object(), "{part}");
     }
 }
+
+/// The names of all definitions that a schema refers to.
+fn references(schema: &Value, found: &mut Vec<String>) {
+    match schema {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| match value {
+            Value::String(to) if name == "$ref" => found.push(to.clone()),
+            value => references(value, found),
+        }),
+        Value::Array(values) => values.iter().for_each(|it| references(it, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_reference_leads_to_a_definition() {
+    let schema = job_schema();
+    let mut found = Vec::new();
+    references(&schema, &mut found);
+    assert!(found.len() > 20, "{found:?}");
+    for to in found {
+        let name = to.strip_prefix("#/$defs/").unwrap_or_else(|| panic!("{to}"));
+        assert!(schema["$defs"][name].is_object(), "{to}");
+    }
+}

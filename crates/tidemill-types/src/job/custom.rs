@@ -376,7 +376,7 @@ pub(super) fn with_parts_beside(sink: &mut Schema) {
         ),
         (
             "transaction_timeout",
-            json!({ "$ref": "#/$defs/Span", "description": "Longest time of a transaction of a topic (default 60s)." }),
+            json!({ "$ref": "#/$defs/Duration", "description": "Longest time of a transaction of a topic (default 60s)." }),
         ),
     ] {
         properties.entry(name).or_insert(schema);

@@ -20,7 +20,7 @@ impl Write for Reader {
 
 #[test]
 fn offsets_of_lines_that_nobody_took_are_not_committed() {
-    let mut gathered = Gathered::default();
+    let mut gathered = PendingLines::default();
     gathered.out.extend_from_slice(b"one\n");
     gathered.taken.insert(0, 1);
     gathered.flush(&mut Reader(100)).unwrap();
