@@ -446,7 +446,7 @@ pub struct FileSinkSpec {
 pub struct StreamSinkSpec {
     /// The stream's name; it is made if it is not there.
     pub name: String,
-    /// Format of values: `json` (the default), `csv` (without a header) or `text`.
+    /// Format of values: `json` (the default) or `text`.
     pub format: Format,
     /// Columns whose values are the record's key and choose its streamlet. Without them records
     /// have no key and go to the streamlets in turn, a cycle's rows at a time.

@@ -14,7 +14,10 @@ use tidemill_operators::{
     transform::TransformError,
 };
 use tidemill_sql::ExprError;
-use tidemill_types::job::{JoinSpec, TopSpec};
+use tidemill_types::{
+    job::{JoinSpec, TopSpec},
+    signs,
+};
 
 /// Names of columns that a job may use.
 pub(super) fn columns(schema: &SchemaRef) -> Vec<&str> {
@@ -164,12 +167,14 @@ fn column_problem(
     let of_column = [parent, &["schema", field.as_str()][..]].concat();
     let problem = match place {
         SchemaPlace::Column => {
-            let message = format!("{what} has no column `{field}`");
+            let note = signs::note(field, nearest.as_deref());
+            let message = format!("{what} has no column `{field}`{note}");
             Problem { message, ..at(&of_column).at_name() }
         }
         SchemaPlace::Type => at(&of_column),
         SchemaPlace::Time => {
-            let message = format!("{what} has no column `{field}`");
+            let note = signs::note(field, nearest.as_deref());
+            let message = format!("{what} has no column `{field}`{note}");
             Problem::new(["sources", source, "time", "field"], message)
         }
     };

@@ -356,7 +356,7 @@ pub(super) fn with_parts_beside(sink: &mut Schema) {
     for (name, schema) in [
         (
             "format",
-            json!({ "$ref": "#/$defs/Format", "description": "Format of the values: `json` (the default), `csv` (without a header) or `text`." }),
+            json!({ "$ref": "#/$defs/Format", "description": "Format of the values: `json` (the default) or `text`." }),
         ),
         (
             "key",

@@ -403,7 +403,7 @@ sinks:
     assert_eq!(bad.lines().count(), 1);
     assert!(bad.contains("\"stage\":\"flights\""), "{bad}");
     // The state of the stage is that of the stage, and the job goes on with both.
-    let asked = ["state", "list", "job.yaml", "--data", "data"];
+    let asked = ["state", "tables", "job.yaml", "--data", "data"];
     let listed = house.run(&asked).ends_with(0).stdout();
     assert!(listed.contains("minutes"), "{listed}");
     house.run(&["run", "job.yaml", "--data", "data", "--resume", "-q"]).ends_with(0);
@@ -415,11 +415,11 @@ fn streams_are_written_and_read_in_both_spellings() {
     let house = House::new();
     house.write("flights.csv", &flights(20));
     for (number, sink, source) in [
-        (0, "stream: s, format: csv, key: [carrier]", "stream: s, format: csv"),
+        (0, "stream: s, format: json, key: [carrier]", "stream: s, format: json"),
         (
             1,
-            "stream: {name: s, format: csv, key: [carrier]}",
-            "stream: {name: s, format: csv, start: earliest}",
+            "stream: {name: s, format: json, key: [carrier]}",
+            "stream: {name: s, format: json, start: earliest}",
         ),
     ] {
         let data = format!("data-{number}");
