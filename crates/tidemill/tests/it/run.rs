@@ -424,7 +424,7 @@ fn streams_are_written_and_read_in_both_spellings() {
     ] {
         let data = format!("data-{number}");
         let write = format!(
-            "name: w\nsources:\n  a: {{file: {{path: flights.csv, format: csv}}}}\nsinks:\n  s: {{from: a, {sink}}}\n"
+            "name: w\ndelivery: at-least-once\nsources:\n  a: {{file: {{path: flights.csv, format: csv}}}}\nsinks:\n  s: {{from: a, {sink}}}\n"
         );
         house.write("write.yaml", &write);
         house.run(&["run", "write.yaml", "--data", &data, "-q"]).ends_with(0);
