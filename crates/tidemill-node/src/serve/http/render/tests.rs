@@ -47,7 +47,7 @@ fn a_record_without_timestamp_has_null() {
             headers: Headers::NONE,
         };
         let mut text = String::new();
-        line(&mut text, 3, 17, &record, Values::Json);
+        line(&mut text, 3, 17, &record, ValueForm::Json);
         let read: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read["timestamp"], expected);
     }
