@@ -1,17 +1,17 @@
-//! The functions that SQL may call here: one row a function says how it is treated.
+//! The catalogue of functions that SQL may call: one row a function says how it is treated.
 //!
 //! | question | field of [`FunctionRow`] | read by |
 //! | --- | --- | --- |
 //! | Does a replay give the same? | `is_pure` | `resolve` |
 //! | May one row's result be far larger than its arguments? | `growth` | `wrapper` |
 //! | How large may a result be in a query? | `reach` | `query/reach` |
-//! | What is done before and after DataFusion's own code? (nulls, zeros of floats, own code) | `body` | `wrapper` |
+//! | Which code runs around DataFusion's own? (nulls, zeros of floats, own code) | `body` | `wrapper` |
 //! | Which argument is a time that is taken in its own unit? | `time` | `wrapper` |
-//! | Which type do its arguments take together? | `types` | `passes/operands` |
+//! | Which common type do the arguments get? | `types` | `passes/operands` |
 //! | Can a constant argument be checked before there are records? | `probe` | `passes/probe` |
 //! | Does it have code, or only another form? | `has_body` | `passes/coercion` |
 //!
-//! A function without a row cannot be called.
+//! Planning refuses a call of a function without a row.
 
 use arrow_schema::TimeUnit;
 use growth::{Growth, ResultReach};
@@ -45,7 +45,7 @@ pub(crate) struct FunctionRow {
     pub(crate) types: TypeRule,
     /// The argument in whose place a value is put to check the constants beside it.
     pub(crate) probe: Option<usize>,
-    /// How often planning writes down its arguments.
+    /// The number of times that planning copies the arguments into the rewritten expression.
     pub(crate) copies: u64,
     /// False if DataFusion runs it only in another form, such as `coalesce` as `case`.
     pub(crate) has_body: bool,

@@ -15,7 +15,7 @@ pub struct ExprError {
     pub line: u64,
     /// Column within the line, from 1.
     pub column: u64,
-    /// What was expected there.
+    /// The syntax that the parser expected there.
     pub expected: Option<String>,
     /// The nearest name that would have been right.
     pub nearest: Option<String>,

@@ -7,16 +7,16 @@
 //!  text ──▶ query: admission, plan, steps ──▶ answer        a query over one table
 //! ```
 //!
-//! DataFusion parses SQL, infers types and has the functions. The passes and the catalogue correct what
-//! it does otherwise than PostgreSQL, or than a replay allows.
+//! DataFusion parses SQL, infers types and provides the functions. The passes and the catalogue correct
+//! it where it differs from PostgreSQL, and where a replay would give another result.
 //!
 //! Invariants:
 //!
 //! - An expression is a function of its record: functions that would not replay, such as `now()` and
 //!   `random()`, are refused.
 //! - The value of a row does not depend on the rows beside it in a batch.
-//! - A constant gives the value that a column with this value gives.
-//! - Names of columns are as in the data: `Delay` is not `delay`.
+//! - A constant gives the same value as a column that holds it.
+//! - Column names are case sensitive, as in the data: `Delay` is not `delay`.
 
 pub mod catalogue;
 mod error;

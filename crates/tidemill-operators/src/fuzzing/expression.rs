@@ -1,11 +1,11 @@
-//! Expressions that are made up, of columns and constants of all types, and what must hold of each:
+//! Generated expressions over columns and constants of all types, with the properties that each must have:
 //!
-//! - it is refused, or each record has its value or is a dead letter,
-//! - whichever records come together,
-//! - a constant is taken as a column that has this value,
-//! - a record is one of those `where` it is so, `where` it is not, and `where` it is null.
+//! - planning refuses it, or every record has a value or becomes a dead letter,
+//! - the result of a record does not depend on the records that share its batch,
+//! - a constant gives the result of a column with the same value,
+//! - a condition `p` splits the records into those where `p`, where `not p`, and where `p` is null.
 //!
-//! For tests and for the fuzz target `expression`.
+//! Used by tests and by the fuzz target `expression`.
 
 use crate::transform::transform;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, cast::AsArray, types::Int64Type};
@@ -30,21 +30,21 @@ const ROWS: usize = 8;
 const AROUND: usize = 3;
 /// The types of expressions, as forms name them: conditions most of all.
 const KINDS: [char; 11] = ['b', 'n', 'b', 't', 'd', 's', 'b', 'v', 'l', 'w', 'o'];
-/// How deep expressions are at most: those of a test have the stack of its thread.
+/// Largest depth of a generated expression; a test evaluates it on the small stack of a thread.
 const DEPTH_MAX: usize = 4;
 
-/// What looks at a part of it only where it must: a constant may be known to decide. And what is asked of
-/// a constant before there are records: a wrong one is refused, and may be null as a column.
+/// Forms that may skip one of their parts, where a constant can decide the result in advance, and functions
+/// that check their constants during planning. The results of columns and constants may differ in them.
 const LEAVING_OUT: [&str; 9] =
     ["case", "coalesce", "nvl", " and ", " or ", " in (", "between", "to_char", "split_part"];
 /// Why there may be a value with a column, or with a constant, and none with the other: a constant is
 /// compared in the unit of the times beside it, and the digits of decimals follow from constants.
 const OF_UNITS: [&str; 2] = ["converted value exceeds", "Arithmetic overflow"];
 
-/// What became of each row: its value, or why it is a dead letter.
+/// The result of each row by its id: a value, or the reason of its dead letter.
 type Outcome = BTreeMap<i64, Result<ArrayRef, String>>;
 
-/// Runs a stage on some batches, and says what became of their rows.
+/// Runs a stage on batches and returns the result of each row.
 fn run(stage: &Arc<dyn OperatorFactory>, batches: Vec<RecordBatch>) -> Result<Outcome, String> {
     let ids: Vec<i64> = batches.iter().flat_map(ids).collect();
     let mut trial = Trial::new(Arc::clone(stage), vec![Partition::Local], 1, 1);

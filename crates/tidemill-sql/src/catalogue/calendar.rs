@@ -87,7 +87,7 @@ pub(super) fn truncated(
     Ok(ColumnarValue::Array(cast(&all, times.data_type())?))
 }
 
-/// How long bins are.
+/// The length of a bin.
 enum Stride {
     Months(i64),
     Nanos(i128),

@@ -1,6 +1,7 @@
-//! Fields of objects: those of an object that is null are null, whatever the field's column holds
-//! there. DataFusion gives the column as it stands, and files of Arrow, and what expressions made
-//! null, have anything in it.
+//! Access to the fields of objects. A field of an object that is null is null.
+//!
+//! DataFusion returns the field's column as it is. Under a null object that column may hold any value,
+//! in Arrow files and in the results of expressions.
 
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_schema::DataType;

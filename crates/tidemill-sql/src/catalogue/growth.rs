@@ -1,13 +1,13 @@
 //! Functions whose results may be far larger than their arguments, such as `repeat(name, n)`.
 //!
-//! They make a whole result before anybody can look at it, and what they are given may come from a
-//! record. So how large it would become is reckoned before: a row whose result would have more than
-//! [`ROW_BYTES_MAX`] has no value, and becomes a dead letter as one that divides by zero does. Rows
-//! whose results would together have more than [`ROWS_BYTES_MAX`] are evaluated in parts, and fail the
-//! job if that much comes of them, too: none is to blame.
+//! A function builds its whole result before the caller can check its size, and a record may choose the
+//! arguments. The size is therefore computed before the call. A row whose result would exceed
+//! [`ROW_BYTES_MAX`] has no value and becomes a dead letter, like a row that divides by zero. Rows
+//! whose results would together exceed [`ROWS_BYTES_MAX`] are evaluated in parts; if the parts together
+//! still exceed it, the job fails, because no single record is at fault.
 //!
-//! `concat_ws` is not among them: its results are bounded by the product of what a record and the job
-//! say.
+//! `concat_ws` is not among them: the size of the record times the size of the job's text bounds its
+//! results.
 
 use arrow_array::{
     Array, ArrayRef, Int64Array,
@@ -27,12 +27,12 @@ const ROW_BYTES_MAX: u64 = 1 << 20;
 const ROWS_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of an element of a list that is no text, about.
 const ELEMENT_BYTES: u64 = 16;
-/// How a new text names a group of the pattern, as POSIX does.
+/// A group of the pattern as a replacement text names it, in POSIX syntax.
 static GROUP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\(\d+)").expect("a pattern"));
 /// In microseconds.
 const DAY_US: i64 = 86_400_000_000;
 
-/// What makes a result large.
+/// The reason why a function's result may be large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Growth {
     /// The first argument, a text, as often as the second says.
@@ -161,7 +161,8 @@ impl Growth {
     }
 }
 
-/// What comes of replacing matches of a pattern: about, where that is little, else as it is.
+/// The bytes of a text after its matches of a pattern are replaced. An upper bound if that is below
+/// [`ROW_BYTES_MAX`], else exact up to that limit.
 fn matched_bytes(within: &str, pattern: &str, new: &str, flags: &str) -> u64 {
     let (is_all, length) = (flags.contains('g'), within.len() as u64);
     // The new text may repeat what a match has, as often as it names one of its groups.
@@ -223,8 +224,8 @@ fn not_of_nothing(arguments: &mut ScalarFunctionArgs, text: &Column, length: &Co
 /// An argument: a value for each row, or one for all.
 struct Column {
     array: ArrayRef,
-    /// The same as numbers: times and steps of time in microseconds, what has no 64 bits as the
-    /// largest. None if it is something else.
+    /// The values as 64-bit integers: times and intervals in microseconds, integers beyond 64 bits as the
+    /// largest one. None if the argument has another type.
     numbers: Option<Int64Array>,
     is_constant: bool,
 }

@@ -77,7 +77,7 @@ impl Functions {
         self.scalar.keys().map(String::as_str)
     }
 
-    /// Whether there is a function of this name, in any case.
+    /// Returns true if a function has this name; the case of letters does not matter.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.scalar.contains_key(&name.to_lowercase())
     }

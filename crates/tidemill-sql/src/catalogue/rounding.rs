@@ -1,8 +1,8 @@
 //! `floor`, `ceil` and `trunc` of whole numbers and decimals.
 //!
-//! DataFusion gives a decimal the type that it had, in which the next whole number may not fit, and takes
-//! whole numbers for floats, which have 53 bits of them. Here the result of a decimal has no digits behind
-//! the point and room for one digit more before it, and a whole number stays what it is.
+//! DataFusion returns decimals in the argument's type, in which the next whole number may not fit, and
+//! converts whole numbers to floats of 53 bits. Here the result of a decimal has no fraction and one more
+//! digit before the point, and whole numbers keep their type.
 
 use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray,

@@ -52,7 +52,7 @@ fn with_one_zero(mut arguments: ScalarFunctionArgs) -> Result<ScalarFunctionArgs
 }
 
 impl WrappedFunction {
-    /// What it gives where no argument is null.
+    /// Calls the function; a row with a null argument gets a null result.
     fn strictly(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let (rows, return_type) =
             (arguments.number_rows, arguments.return_field.data_type().clone());

@@ -1,10 +1,11 @@
-//! Values as they are kept.
+//! The canonical form of values: equal values have equal bits.
 //!
-//! - One NaN. Comparisons go by all bits of a float, and what `inf - inf` gives has its sign set on
-//!   some processors and not on others: it would be less than all numbers, or more. So what may make
-//!   NaN gives the one that is read from text, which is more than all.
-//! - Decimals have no more digits than their type. Arrow computes with all bits, which hold some
-//!   numbers of one digit more, and loses that digit where they are written.
+//! - NaN has one bit pattern, the one that text parses to, and it is larger than all numbers.
+//!   Comparisons use all bits of a float, and the sign bit of `inf - inf` differs between processors:
+//!   without this step the result would be below all numbers on some of them. Every expression that can
+//!   produce NaN is followed by this step.
+//! - Decimals have no more digits than their type. Arrow computes with all bits, in which some numbers
+//!   with one more digit fit, and writes them without that digit.
 
 use super::postprocess::{Postprocess, postprocess};
 use arrow_array::{

@@ -11,8 +11,7 @@ use datafusion_physical_expr::{
 };
 use std::sync::Arc;
 
-/// Whether there may be rows that an expression has no value for. It says so of whatever it does not
-/// know better.
+/// Returns true if evaluation may fail for some rows. Unknown expressions count as such.
 pub(super) fn can_fail(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
     let is_fine = if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
         let types = [binary.left(), binary.right()].map(|it| it.data_type(input));

@@ -13,7 +13,7 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::ColumnarValue;
 use std::sync::Arc;
 
-/// Whether there are floats in values of a type.
+/// Returns true for floats, and for lists and objects that contain floats.
 pub(crate) fn has_floats(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(element) | DataType::LargeList(element) => has_floats(element.data_type()),
@@ -57,7 +57,7 @@ fn in_lists<O: OffsetSizeTrait>(array: &ArrayRef, element: &FieldRef) -> Result<
     Ok(Arc::new(GenericListArray::<O>::try_new(Arc::clone(element), offsets, values, nulls)?))
 }
 
-/// The values themselves, with the nulls of what was made of them.
+/// The values, with null in each row in which `made` is null.
 pub(crate) fn with_nulls_of(
     values: &ColumnarValue,
     made: ColumnarValue,
@@ -74,8 +74,8 @@ pub(crate) fn with_nulls_of(
     }
 }
 
-/// What was rounded to some digits, where the digits are so many, or so few, that what was computed on
-/// the way is beyond all floats.
+/// The result of `round` to a number of digits. The factor of very large and very small numbers of digits
+/// overflows a float; those results are corrected here.
 pub(crate) fn rounded(
     arguments: &[ColumnarValue],
     made: ColumnarValue,

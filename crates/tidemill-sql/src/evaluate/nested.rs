@@ -1,8 +1,8 @@
-//! Lists and objects with nothing in them but what is there.
+//! Lists and objects without unreachable elements.
 //!
-//! A list that is null, or that is not of this part of its batch, may hold elements still: files may have
-//! it so, and `nullif` and `case` make it so. Arrow casts them with all others, so that one that cannot be
-//! cast fails rows whose lists are fine, and functions on lists take some of them for elements.
+//! The child array of a list may hold elements of null lists, and of lists outside this slice of the
+//! batch: Arrow files do, and `nullif` and `case` produce them. Arrow's cast converts those elements too
+//! and fails a row whose own list is fine, and list functions take some of them for elements.
 
 use super::{
     floats,

@@ -1,9 +1,10 @@
-//! Expressions that are right where DataFusion's would not be.
+//! Physical expressions, with corrections of DataFusion's.
 //!
-//! - Whole numbers do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
-//! - The right side of `and` and `or` is looked at only where the left one does not decide.
-//! - There is one NaN, and decimals have no more digits than their type.
-//! - Only what is there in lists and objects is cast and compared, and the zeros of floats in them are one.
+//! - Integers do not wrap: a result of `+`, `-` and `*` beyond its type has no value, as in PostgreSQL.
+//! - The right side of `and` and `or` is evaluated only for rows that the left side does not decide.
+//! - NaN has one bit pattern, and decimals have no more digits than their type.
+//! - Casts and comparisons of lists and objects see reachable elements only, and treat 0.0 and -0.0 in
+//!   them as equal.
 
 use super::{
     canonical::{self, canonical},
@@ -91,7 +92,7 @@ fn checked(
     Ok(canonical(&node, input).map_or_else(|| Transformed::no(node), Transformed::yes))
 }
 
-/// Whether what is in lists or objects is cast.
+/// Returns true for a cast of lists or objects.
 fn is_cast_within(node: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<bool, DataFusionError> {
     let is_cast = node.is::<CastExpr>() || node.is::<TryCastExpr>();
     match node.children().first() {
@@ -100,7 +101,7 @@ fn is_cast_within(node: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<bool, 
     }
 }
 
-/// Whether lists or objects with floats are compared.
+/// Returns true for a comparison of lists or objects that contain floats.
 fn is_of_zeros(node: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<bool, DataFusionError> {
     let Some(it) = node.downcast_ref::<BinaryExpr>() else { return Ok(false) };
     let held = it.left().data_type(input)?;

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-/// What is done to the values.
+/// A step that corrects the values of an expression.
 pub(crate) trait Postprocess: Copy + Debug + Eq + Hash + Send + Sync + 'static {
     /// The values with that done to them, of the same type.
     ///
@@ -20,7 +20,7 @@ pub(crate) trait Postprocess: Copy + Debug + Eq + Hash + Send + Sync + 'static {
     fn apply(&self, values: ColumnarValue) -> Result<ColumnarValue>;
 }
 
-/// An expression, and what is done to its values.
+/// An expression, followed by a step that corrects its values.
 #[derive(Debug)]
 pub(crate) struct WithPostprocess<T> {
     inner: Arc<dyn PhysicalExpr>,

@@ -20,7 +20,7 @@ use std::{
 pub(super) struct ShortCircuit {
     left: Arc<dyn PhysicalExpr>,
     right: Arc<dyn PhysicalExpr>,
-    /// Whether what is true decides: `or`.
+    /// True for `or`, which a true left side decides; false for `and`.
     is_or: bool,
 }
 

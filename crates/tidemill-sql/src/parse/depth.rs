@@ -1,12 +1,11 @@
-//! How deep an expression is, known from its words before it is parsed, planned, run and dropped again
-//! recursively: the stack of a thread has an end, and a node ends with it.
+//! The depth of an expression, computed from its tokens before the recursive parser and planner see it:
+//! a stack that overflows ends the process.
 //!
 //! ```text
 //! a = 1 or b = 2 and c + d > f(x, y * z)       depth: 1 + an `or` + an `and` + two others + f's 2
 //! ```
 //!
-//! Brackets within brackets and words before an expression, such as `not`, are counted by the parser,
-//! too, which takes 50 of them.
+//! The parser has a limit of its own, 50, for nested brackets and for prefix words such as `not`.
 
 use crate::error::ExprError;
 use datafusion_sql::sqlparser::{
@@ -21,11 +20,11 @@ const DEEP: usize = 20;
 /// For those. A level takes up to 64 KiB in a build without optimization.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What stands within one pair of brackets, or between `case` and `end`.
+/// One pair of brackets, or one `case` … `end`, that is still open.
 #[derive(Default)]
 struct Level {
     is_case: bool,
-    /// Of the part that is read: what stands between commas, or between words of a `case`.
+    /// Operators since the last comma, or since the last word of a `case`.
     ors: usize,
     ands: usize,
     others: usize,
@@ -34,7 +33,7 @@ struct Level {
     /// The most `and`s between two `or`s, and of others between two of both.
     ands_max: usize,
     others_max: usize,
-    /// The deepest of what is within.
+    /// Largest depth of the brackets in this part.
     inner: usize,
     /// The deepest part before.
     before: usize,
@@ -62,7 +61,7 @@ impl Level {
         self.end_operand();
     }
 
-    /// What stands between two `and`s has ended.
+    /// Ends an operand of `and`.
     fn end_operand(&mut self) {
         self.others_max = self.others_max.max(self.others);
         (self.ands, self.others) = (self.ands + 1, 0);
@@ -75,7 +74,7 @@ impl Level {
     }
 }
 
-/// An upper bound of the depth, and where it first is beyond what is allowed.
+/// An upper bound of the depth, and the first place where it exceeds the limit.
 fn of(tokens: &[TokenWithSpan]) -> (usize, Option<Location>) {
     let mut levels = vec![Level::default()];
     let mut beyond = None;
@@ -148,7 +147,7 @@ pub(crate) fn checked(tokens: &[TokenWithSpan]) -> Result<usize, ExprError> {
     }
 }
 
-/// Does what takes a stack that grows with the depth of an expression.
+/// Runs work on a stack that suits an expression of this depth.
 pub(crate) fn with_stack<T: Send>(depth: usize, work: impl FnOnce() -> T + Send) -> T {
     if depth <= DEEP {
         return work();

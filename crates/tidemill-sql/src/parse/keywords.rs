@@ -1,8 +1,8 @@
-//! Words that are SQL's own and can be a column's name too: `user`, `interval`.
+//! Keywords of SQL that can be a column's name too: `user`, `interval`.
 //!
-//! The parser takes them for what SQL makes of them wherever they stand. Nothing here is a function of
-//! the session, so that `user` can only be a column; the others are one where nothing follows that
-//! they would need. In double quotes every word is a column's.
+//! The parser always reads them as keywords. Here `user` can only be a column, because no function
+//! depends on a session. Each other word is a column if the tokens that its construct needs do not
+//! follow it. In double quotes every word is a column.
 
 use datafusion_sql::sqlparser::{
     keywords::Keyword,
@@ -24,7 +24,7 @@ pub(crate) fn quote_names(tokens: &mut [TokenWithSpan]) {
     }
 }
 
-/// Whether a word is a name, by what follows it.
+/// Returns true if the next token shows that the word is a column's name.
 fn is_name(word: Keyword, next: Option<&Token>) -> bool {
     let is_called = matches!(next, Some(Token::LParen));
     match word {

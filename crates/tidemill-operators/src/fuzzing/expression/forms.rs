@@ -1,14 +1,14 @@
-//! Expressions that are made up: each is of the types that its parts are to have, so that most of them
-//! compile.
+//! The grammar of generated expressions. Every part has the type that its place asks for, so that most
+//! expressions compile.
 //!
 //! In a form, `#` and a letter is a part: `b` a condition, `i` a whole number, `f` a float, `m` a
-//! decimal, `n` any of these three, `t` a text, `d` a date, `s` a time, `v` a length of time, `l` a list of
-//! numbers, `w` one of texts, `o` an object, `x` something of the form's own type, `k` a small constant,
-//! `p` a pattern. In what is made, `$name;` is a column.
+//! decimal, `n` any of these three, `t` a text, `d` a date, `s` a time, `v` an interval, `l` a list of
+//! numbers, `w` a list of texts, `o` an object, `x` the form's own type, `k` a small constant,
+//! `p` a pattern. In the generated text, `$name;` is a column.
 
 use super::rows::COLUMNS;
 
-/// What of a type can be asked for, or made from parts of the same type.
+/// Forms that exist for every type; `#x` is that type.
 const ANY: [&str; 9] = [
     "case when #b then #x else #x end",
     "case when #b then #x end",
@@ -21,7 +21,7 @@ const ANY: [&str; 9] = [
     "[#x, #x][#k]",
 ];
 
-/// What is compared, and so has an order.
+/// The types that comparisons take; a letter that occurs more than once is chosen more often.
 const COMPARED: &str = "bifmnntdddssslwv";
 
 const CONDITIONS: [&str; 12] = [
@@ -301,7 +301,7 @@ fn forms(kind: char) -> &'static [&'static str] {
     }
 }
 
-/// Bytes that decide; when there are no more, it is always the first of what there is.
+/// The fuzzer's bytes, one for each choice. After the last one, every choice is the first alternative.
 pub(super) struct Choices<'a>(pub(super) &'a [u8]);
 
 impl Choices<'_> {

@@ -1,5 +1,5 @@
-//! Rows with a column of each type, with the values in which types differ from each other: none, the
-//! least and the most of them, the two zeros, what is no number, what is empty, years far away.
+//! Rows with a column of each type. They hold the values in which types differ: null, the smallest and
+//! the largest value, both zeros, NaN, empty texts and lists, years far from 1970.
 
 use arrow_array::{ArrayRef, Int64Array, ListArray, RecordBatch, StringArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
