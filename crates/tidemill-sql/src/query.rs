@@ -1,24 +1,24 @@
-//! SQL over the tables of a state: a query reads one table, batch by batch, and keeps no more of it
-//! than its answer needs.
+//! SQL over the tables of a state: a query reads one table, batch by batch, and keeps only the rows
+//! that its answer needs.
 //!
 //! ```text
 //! SQL ─▶ DataFusion: parsed, names and types checked ─▶ steps
 //! batches ─▶ filter ─▶ project ─▶ group ─▶ sort ─▶ limit ─▶ answer
 //! ```
 //!
-//! DataFusion's planner and its expressions and aggregates are in this binary for the stages anyway.
-//! Its own executor is not: it is asynchronous, and seventeen crates more to build, for plans that
-//! here are one chain over one table.
+//! DataFusion's planner, expressions and aggregates are in this binary for the stages anyway. Its
+//! executor is not: it is asynchronous and needs many more crates, while a plan here is one chain over
+//! one table.
 //!
 //! Invariants:
 //!
 //! - The same rows in the same order give the same answer: groups come in the order of their first
-//!   row, and of rows that are equal in `ORDER BY` the first comes first.
-//! - What a query holds is bounded, on the way to a result too; one that would need more is an error
-//!   that says what to do. `execution.rs` says what is not counted. The time that it takes is not bounded.
-//! - A clause that is not known is refused, never passed over.
-//! - A sum of integers that does not fit is an error, as a job's is; so is what `+`, `-` and `*` make
-//!   beyond their type, arguments and `FILTER`s of aggregates included.
+//!   row, and rows that are equal in `ORDER BY` keep their order.
+//! - The memory of a query is bounded, its intermediate results included; a query that needs more fails
+//!   with a way out. `execution.rs` lists the parts that do not count. Its run time is not bounded.
+//! - Unknown clauses are refused, never ignored.
+//! - A sum of integers that does not fit is an error, as in a job; so is a result of `+`, `-` and `*`
+//!   beyond its type, arguments and `FILTER`s of aggregates included.
 
 mod admission;
 mod execution;
@@ -80,7 +80,7 @@ impl From<ArrowError> for QueryError {
     }
 }
 
-/// What is done with the rows, one thing after another.
+/// One step of a plan.
 #[derive(Debug)]
 enum Step {
     /// Keeps the rows of which this is true.
@@ -93,7 +93,7 @@ enum Step {
 }
 
 impl Step {
-    /// What it makes of rows on its way.
+    /// The bound of the step's results, intermediate ones included.
     fn reach(&self) -> Reach {
         match self {
             Self::Filter(_, reach) | Self::Project(_, _, reach) => *reach,
@@ -113,10 +113,10 @@ pub struct Query {
 }
 
 impl Query {
-    /// Compiles a query over tables with names and columns.
+    /// Compiles a query over tables, given by name and columns.
     ///
     /// # Errors
-    /// It is no `SELECT` over one of the tables, or uses what is not known here: joins, unions,
+    /// The text is not a `SELECT` over one of the tables, or it uses an unsupported construct: joins, unions,
     /// window functions, subqueries within expressions.
     pub fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Self, ExprError> {
         plan::compile(sql, tables)

@@ -1,4 +1,5 @@
-//! Syntax to a logical expression: names and functions are found, and what must not run is refused.
+//! Syntax to a logical expression: names and functions are resolved, and functions that must not run are
+//! refused.
 
 use crate::{
     catalogue::{self, registry},

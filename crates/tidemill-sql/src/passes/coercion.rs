@@ -1,14 +1,13 @@
-//! Expressions that are ready to become physical ones:
+//! The last passes before an expression becomes physical:
 //!
-//! 1. functions are those that are called here, types are settled, and functions that DataFusion runs
-//!    only as other expressions have that form,
-//! 2. constants are computed,
-//! 3. what is cast to be compared with a constant is compared as it is, with the constant cast,
-//! 4. `in` and `case x when` are what `=` would have them be.
+//! 1. functions become the catalogue's, types are coerced, and functions that DataFusion runs only in
+//!    another form get that form,
+//! 2. constants are evaluated,
+//! 3. a comparison of a cast column with a constant becomes one of the column with the cast constant,
+//! 4. `in` and `case x when` compare like `=`.
 //!
-//! Nothing else is changed: DataFusion's simplifier also merges lists of `in`, takes signs for
-//! complements and patterns for what they mostly mean, and then rows are others where something is
-//! null or negative. So it sees constants alone.
+//! Nothing else is simplified. DataFusion's simplifier also merges lists of `in`, and rewrites signs and
+//! patterns in ways that change the result for nulls and negative numbers. It gets constants only.
 
 use super::{like, operands::OperandRewriter};
 use crate::{
@@ -32,7 +31,7 @@ use datafusion_expr::{
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use std::sync::Arc;
 
-/// Most nodes that are added to an expression by what stands in it more than once.
+/// Most nodes that copies of repeated parts may add to an expression.
 const REPEATED_NODES_MAX: usize = 100_000;
 
 /// Settles expressions over one schema.
@@ -95,8 +94,8 @@ impl<'a> Settling<'a> {
         })
     }
 
-    /// A constant: what comes of it where it stands beside columns. A cast without a value is refused;
-    /// else one that has none stays as it is, for it may be in a branch that no row takes.
+    /// The value of a constant expression. A cast that fails is refused. Any other constant that fails stays
+    /// an expression, because it may stand in a branch that no row takes.
     fn computed(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
         if matches!(node, Logical::Literal(..)) || node.any_column_refs() {
             return Ok(Transformed::no(node));
@@ -156,7 +155,7 @@ impl<'a> Settling<'a> {
         made.map_or_else(|| Transformed::no(node), Transformed::yes)
     }
 
-    /// What is cast, and the constants that it is compared with in its type, if they all are there.
+    /// The operand of a cast, and the constants in its type. None if a constant has no equal in that type.
     fn uncast<'b>(
         &self,
         cast: &Logical,
@@ -237,7 +236,7 @@ impl<'a> Settling<'a> {
         Ok(Transformed::yes(if negated { Logical::Not(Box::new(any)) } else { any }))
     }
 
-    /// Whether these are lists or objects with floats, which `=` alone compares as it should.
+    /// Returns true for lists and objects with floats; DataFusion compares them correctly only with `=`.
     fn is_of_zeros(&self, expr: &Logical) -> Result<bool, DataFusionError> {
         let data_type = expr.get_type(self.schema)?;
         Ok(data_type.is_nested() && floats::has_floats(&data_type))
@@ -268,8 +267,7 @@ fn with_one_zero(expr: Logical, zero: &ScalarValue) -> Result<Logical, DataFusio
     }
 }
 
-/// Whether one of these holds, of which there is one at least. It is no deeper than it must be: a list
-/// may be long.
+/// The disjunction of at least one condition, as a balanced tree, because a list may be long.
 fn either(mut any: Vec<Logical>) -> Logical {
     while any.len() > 1 {
         let mut all = any.into_iter();
@@ -284,8 +282,7 @@ fn either(mut any: Vec<Logical>) -> Logical {
     any.swap_remove(0)
 }
 
-/// Refuses what is too much to stand in an expression so many times more: with each level that repeats
-/// what is in it, it grows by as much.
+/// Refuses an expression that is too large to be copied this many times. Nested copies multiply.
 fn may_be_repeated(expr: &Logical, times: usize) -> Result<(), DataFusionError> {
     let most = REPEATED_NODES_MAX.checked_div(times).unwrap_or(usize::MAX);
     let mut nodes = 0;
@@ -301,7 +298,7 @@ fn may_be_repeated(expr: &Logical, times: usize) -> Result<(), DataFusionError> 
     )
 }
 
-/// Whether a call is `coalesce`. (`nvl` takes its arguments to another type.)
+/// Returns true for `coalesce`. `nvl` casts its arguments to another type.
 fn takes_first(call: &ScalarFunction) -> bool {
     call.func.name() == "coalesce"
 }
@@ -333,7 +330,7 @@ fn is_comparison(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// Whether different values are different after a cast, and in the same order.
+/// Returns true if the cast maps different values to different values, in the same order.
 fn keeps_all(from: &DataType, to: &DataType) -> bool {
     let digits = |it: TimeUnit| match it {
         TimeUnit::Second => 0,

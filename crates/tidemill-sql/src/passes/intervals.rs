@@ -26,10 +26,10 @@ use std::sync::{Arc, LazyLock};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 const MONTH_DAYS: i64 = 30;
-/// What nanoseconds of the longest ones take.
+/// The type of an interval in nanoseconds; the longest interval fits.
 const NANOS: DataType = DataType::Decimal128(38, 0);
 
-/// How long a length of time is.
+/// The function from an interval to its nanoseconds.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct IntervalNanos {
     signature: Signature,
@@ -94,7 +94,7 @@ fn nanos(lengths: &ArrayRef) -> Result<Decimal128Array> {
     Ok(made.with_data_type(NANOS))
 }
 
-/// An expression whose types are settled, with what is asked of lengths of time asked of what they last.
+/// Compares intervals by their nanoseconds. Types must be coerced.
 pub(crate) fn compared(expr: Logical, schema: &DFSchema) -> Result<Logical, DataFusionError> {
     expr.transform_up(|node| by_length(node, schema)).data()
 }
@@ -108,8 +108,8 @@ fn is_length(expr: &Logical, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
 }
 
-/// How long it is. A difference of times is asked as it is: one of far years would not fit the type that
-/// it was cast to.
+/// The nanoseconds of an interval. A cast around a difference of times is dropped: the difference of far
+/// years would not fit the cast's type.
 fn lasting(expr: Logical, schema: &DFSchema) -> Logical {
     let expr = match expr {
         Logical::Cast(Cast { expr, .. })
@@ -197,7 +197,7 @@ fn date_moved(node: Logical, schema: &DFSchema) -> Transformed<Logical> {
     if is_changed { Transformed::yes(made) } else { Transformed::no(made) }
 }
 
-/// Whether a length of time is known to have no part of a day.
+/// Returns true if the interval is known to consist of whole days.
 fn is_of_days(expr: &Logical, schema: &DFSchema) -> bool {
     match expr {
         Logical::Literal(ScalarValue::IntervalMonthDayNano(it), _) => {

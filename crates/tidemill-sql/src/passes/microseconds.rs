@@ -27,7 +27,7 @@ pub(crate) fn in_microseconds(
     logical.transform_up(|node| Ok(compared(node, schema))).data()
 }
 
-/// What `at time zone` makes of a time, as a time is kept. Types are not settled yet.
+/// Runs `at time zone` in microseconds. Types need not be coerced.
 pub(crate) fn zones_in_microseconds(
     logical: Logical,
     schema: &DFSchema,
@@ -52,8 +52,8 @@ pub(crate) fn zones_in_microseconds(
     logical.transform_up(|node| Ok(kept(node))).data()
 }
 
-/// What is chosen among times, and their differences, in microseconds. Types are settled, and are to
-/// be settled again.
+/// Runs differences of times, and functions and cases that choose among times, in microseconds. Types must
+/// be coerced before, and again afterwards.
 pub(crate) fn chosen_in_microseconds(
     logical: Logical,
     schema: &DFSchema,
@@ -85,7 +85,7 @@ fn chosen(node: Logical, schema: &DFSchema) -> Transformed<Logical> {
     made.map_or_else(|| Transformed::no(node), Transformed::yes)
 }
 
-/// What a case is of and its values, each of them in microseconds where it can be.
+/// A `case` with its operand and its values in microseconds. None if both stay as they are.
 fn case(it: &Case, schema: &DFSchema) -> Option<Case> {
     let conditions = it.expr.iter().chain(it.when_then_expr.iter().map(|it| &it.0));
     let values = it.when_then_expr.iter().map(|it| &it.1).chain(&it.else_expr);
@@ -151,7 +151,7 @@ fn several<'a>(
     all.into_iter().map(|it| one(it, schema)).collect()
 }
 
-/// What was to be taken in nanoseconds, in microseconds.
+/// A cast to nanoseconds as a cast to microseconds. None if that would lose digits.
 fn one(it: &Logical, schema: &DFSchema) -> Option<Logical> {
     let Logical::Cast(Cast { expr, field }) = it else { return None };
     let DataType::Timestamp(Nanosecond, zone) = field.data_type() else { return None };

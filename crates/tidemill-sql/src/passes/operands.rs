@@ -105,7 +105,7 @@ fn is_arithmetic(op: Operator) -> bool {
     matches!(op, Plus | Minus | Multiply | Divide | Modulo)
 }
 
-/// What a common type is for.
+/// The use of a common type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Comparison,

@@ -1,7 +1,7 @@
-//! Constants that no record goes with, such as `date_trunc('fortnight', at)`: found before a job runs.
+//! Checks of constants such as the unit in `date_trunc('fortnight', at)`, before a job runs.
 //!
-//! A function that takes a unit, a pattern or a form, and is given constants but for what it is about, is
-//! called with an empty text or the first moment of 1970 in the place of that.
+//! If all arguments of a function but its subject are constants, planning calls it once, with the default
+//! value of the subject's type: an empty text, or the first moment of 1970.
 
 use super::like;
 use crate::{
@@ -39,8 +39,7 @@ fn is_pattern(operator: Operator) -> bool {
     matches!(operator, RegexIMatch | RegexMatch | RegexNotIMatch | RegexNotMatch)
 }
 
-/// What comes of it with something in the place of what is no constant. What cannot be asked so is
-/// right.
+/// Evaluates a call with a default value in place of its subject. Ok if the call cannot be checked so.
 fn answer(node: &Logical, schema: &DFSchema) -> Result<(), DataFusionError> {
     let is_constant = |it: &Logical| matches!(it, Logical::Literal(..));
     let something = |it: &Logical| {

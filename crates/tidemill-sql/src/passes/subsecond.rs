@@ -86,7 +86,7 @@ fn listed(it: &InList) -> Option<Logical> {
     })
 }
 
-/// Whether it is a time without those digits that was to be taken in nanoseconds.
+/// Returns true for a cast to nanoseconds of a date, or of a time in a coarser unit.
 fn is_time(expr: &Logical, schema: &DFSchema) -> bool {
     let Logical::Cast(Cast { expr, field }) = expr else { return false };
     matches!(field.data_type(), DataType::Timestamp(Nanosecond, _))

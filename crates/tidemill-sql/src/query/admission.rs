@@ -1,15 +1,15 @@
-//! Which SQL is admitted, before names and types are looked for.
+//! Admission of SQL, before names and types are resolved.
 //!
-//! Two things are seen to here. What is not done is refused: DataFusion passes over many a clause
-//! without a word, and the answer would be that of another question. And what is parsed, planned
-//! and dropped again recursively is bounded, because the stack of a thread is:
+//! Unsupported clauses are refused: DataFusion ignores some of them, and the answer would be that of
+//! another question. And the depth of the syntax tree is bounded, because the parser, the planner and
+//! `drop` recurse on the stack of a thread:
 //!
-//! | what makes it deeper | bound |
+//! | source of depth | bound |
 //! | --- | --- |
-//! | operators, which the parser reads in a loop | [`OPERATORS_MAX`], counted before it is parsed |
-//! | brackets | [`NESTED_MAX`], counted before it is parsed |
+//! | operators, which the parser reads in a loop | [`OPERATORS_MAX`], counted before parsing |
+//! | brackets | [`NESTED_MAX`], counted before parsing |
 //! | words before an expression, as `NOT` | the parser's own, 50 |
-//! | queries, each of which may read the one before | [`QUERIES_MAX`], counted in what was parsed |
+//! | queries, each of which may read the one before | [`QUERIES_MAX`], counted after parsing |
 
 use super::plan::is_aggregate;
 use crate::{
@@ -76,7 +76,7 @@ pub(super) fn parse(sql: &str) -> Result<Statement, ExprError> {
     }
 }
 
-/// Whether what is parsed may become deeper with a token, beyond what brackets and the parser bound.
+/// Returns true for tokens that deepen the syntax tree and that neither brackets nor the parser bound.
 fn deepens(token: &Token) -> bool {
     match token {
         Token::Word(word) => matches!(
@@ -128,7 +128,7 @@ fn none_of(what: &[(bool, &str)]) -> ControlFlow<ExprError> {
     }
 }
 
-/// Goes through all that was parsed; breaks off at what is refused.
+/// A visitor of the syntax tree that stops at the first refusal.
 struct Admission {
     queries: usize,
     overlays: usize,
@@ -186,7 +186,8 @@ fn without_joins(from: &ast::TableWithJoins) -> ControlFlow<ExprError> {
     }
 }
 
-/// What stands before and behind a `SELECT`. All fields are named, so that one more is not passed over.
+/// Checks the clauses before and behind a `SELECT`. All fields are named, so that a new one of the parser
+/// does not compile here.
 fn clauses_around(query: &ast::Query) -> ControlFlow<ExprError> {
     let ast::Query {
         with,
@@ -224,7 +225,7 @@ fn clauses_around(query: &ast::Query) -> ControlFlow<ExprError> {
     ])
 }
 
-/// What a `SELECT` has.
+/// Checks the clauses of a `SELECT`.
 fn clauses_within(select: &ast::Select) -> ControlFlow<ExprError> {
     let ast::Select {
         select_token: _,
@@ -273,7 +274,7 @@ fn clauses_within(select: &ast::Select) -> ControlFlow<ExprError> {
     ])
 }
 
-/// What `FROM` names, which must be a table or a query.
+/// Checks an item of `FROM`, which must be a table or a query.
 fn table_alone(table: &TableFactor) -> ControlFlow<ExprError> {
     let named = match table {
         TableFactor::Table {
@@ -315,7 +316,7 @@ fn table_alone(table: &TableFactor) -> ControlFlow<ExprError> {
     none_of(&[(named.as_ref().is_some_and(|it| it.at.is_some()), "`AT` behind a table")])
 }
 
-/// What stands in and behind a call; much of it says something of aggregates only.
+/// Checks the clauses of a call, most of which belong to aggregates only.
 fn call_alone(call: &ast::Function) -> ControlFlow<ExprError> {
     let name = call.name.to_string();
     none_of(&[

@@ -1,10 +1,10 @@
-//! A query that runs: rows go through its steps in pieces, and what is held is counted.
+//! A running query: rows go through its steps in pieces, and the memory of the steps is counted.
 //!
-//! Before rows are given to a step, the most that it can make of them is reckoned ([`Reach`]). If
-//! that is much, they are given in smaller pieces; if that of one row does not fit into what the
-//! query may hold, it ends. What is held is looked at after every step. Not counted are the rows
-//! while their giver holds them too, the stack, what DataFusion's aggregates do not report, and
-//! what a comparison or a regular expression needs for itself.
+//! Before a step gets rows, the largest result that it can make of them is computed ([`Reach`]). If that
+//! is much, the step gets the rows in smaller pieces; if the result of a single row exceeds the query's
+//! memory, the query fails. Memory is checked after every step. It does not include the input rows that
+//! the caller still holds, the stack, memory that DataFusion's aggregates do not report, and the
+//! temporary memory of a comparison or a regular expression.
 
 use super::{
     Query, QueryError, Step, evaluate,
@@ -18,10 +18,11 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::{filter::filter_record_batch, take::take_record_batch};
 use std::ops::ControlFlow;
 
-/// One part of what a query may hold is what a step makes of a piece, unless that is a single row.
+/// The result of a step for one piece takes at most this part of the query's memory, unless the piece
+/// is a single row.
 const PIECES: usize = 8;
 
-/// What a step holds.
+/// The state of a step.
 enum Doing<'a> {
     Nothing,
     Group(Grouped<'a>),

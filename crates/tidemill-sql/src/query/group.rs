@@ -30,14 +30,14 @@ use std::sync::Arc;
 /// An aggregate and its `FILTER`.
 type Gathered = (Arc<AggregateFunctionExpr>, Option<Arc<dyn PhysicalExpr>>);
 
-/// How rows are grouped, and what is gathered of them.
+/// The keys and the aggregates of a group step.
 #[derive(Debug)]
 pub(super) struct GroupPlan {
     keys: Vec<Arc<dyn PhysicalExpr>>,
     sort_fields: Vec<SortField>,
     aggregates: Vec<Gathered>,
     schema: SchemaRef,
-    /// What is made of rows as they come.
+    /// The bound of the results for the rows of a piece.
     pub(super) reach: Reach,
 }
 
@@ -83,7 +83,7 @@ impl GroupPlan {
     }
 }
 
-/// An aggregate and its `FILTER`, and what is made for them of rows.
+/// Compiles an aggregate and its `FILTER`, and returns the bound of their arguments.
 fn aggregate(expr: &Logical, input: &DFSchema) -> Result<(Gathered, Reach), ExprError> {
     let call = match expr {
         Logical::Alias(Alias { expr, .. }) => expr,
@@ -122,8 +122,8 @@ fn aggregate(expr: &Logical, input: &DFSchema) -> Result<(Gathered, Reach), Expr
     Ok(((Arc::new(aggregate), filter), all))
 }
 
-/// What a sum is gathered of: of integers in a type that no number of rows fills, since DataFusion's
-/// sum wraps. The result must fit into the column's own type.
+/// The argument of `sum` in a type that no number of rows overflows: DataFusion's sum wraps. The final sum
+/// must fit the column's own type.
 fn widened(arg: Logical, input: &DFSchema) -> Result<Logical, ExprError> {
     let data_type = arg.get_type(input).map_err(|error| plan_error(&error))?;
     let wider = match data_type {
@@ -146,8 +146,8 @@ fn judge(name: &str, args: &[Logical]) -> Result<(), ExprError> {
     reach::length(size, &format!("the last argument of `{name}`")).map(|_| ())
 }
 
-/// What is gathered. Without keys, an accumulator may have seen nothing, which those of many groups
-/// do not know of.
+/// The accumulators. A query without keys has accumulators of its own kind: only those know that they have
+/// seen no row.
 enum Gathering {
     One(Vec<Box<dyn Accumulator>>),
     Groups(Vec<Box<dyn GroupsAccumulator>>),

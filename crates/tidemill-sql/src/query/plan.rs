@@ -36,7 +36,7 @@ use std::{
 };
 use tidemill_types::TIME_COLUMN;
 
-/// What a query may name.
+/// The tables and functions that a query may name.
 struct QueryScope<'a> {
     tables: &'a [(String, SchemaRef)],
     planners: Vec<Arc<dyn ExprPlanner>>,
@@ -151,7 +151,7 @@ pub(super) fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Query
     Ok(Query { table, steps, schema: schema_of(plan.schema()) })
 }
 
-/// Whether a name is that of an aggregate.
+/// Returns true if an aggregate has this name.
 pub(super) fn is_aggregate(name: &str) -> bool {
     AGGREGATES.contains_key(&name.to_lowercase())
 }
@@ -241,7 +241,7 @@ pub(super) fn schema_of(schema: &DFSchema) -> SchemaRef {
     Arc::new(Schema::new(schema.as_arrow().fields().iter().map(nullable).collect::<Vec<_>>()))
 }
 
-/// An expression with its types settled and its constants computed, and what it makes on its way.
+/// The expression with coerced types and evaluated constants, and the bound of its results.
 pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach), ExprError> {
     refuse_unfit(&expr)?;
     let settling = Settling::new(schema);
@@ -261,7 +261,7 @@ pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach
     Ok((simple, reach))
 }
 
-/// An expression that is ready to run, and what it makes on its way.
+/// The physical expression, and the bound of its results.
 pub(super) fn physical(
     expr: &Logical,
     schema: &DFSchema,

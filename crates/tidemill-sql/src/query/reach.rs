@@ -1,16 +1,16 @@
-//! How large the results of an expression may become, known before it is evaluated.
+//! The largest size of an expression's results, known before evaluation.
 //!
-//! A function makes its whole result before anybody can look at it. So the reach of every expression
-//! is reckoned from its text: the result of a row has at most `times` the bytes of that row and
-//! `plus` bytes, all that is made on the way counted. Rows are then given to it in pieces that fit,
-//! and constants are computed only after theirs was reckoned. What makes this possible:
+//! A function builds its whole result before the caller can check its size. The reach of an expression is
+//! therefore computed from its text: the result of a row has at most `times` the bytes of that row plus
+//! `plus` bytes, intermediate results included. The expression then gets rows in pieces that fit, and
+//! constants are evaluated only after this check. Three rules make the bound possible:
 //!
-//! - A length, and what is put in the place of something, must be a constant.
-//! - A function that is not judged here is refused; a test goes through all that are registered.
-//! - A regular expression must be a constant: each is compiled into some megabytes, and kept.
+//! - A length, and a replacement text, must be a constant.
+//! - A function without a bound is refused; a test goes through all registered functions.
+//! - A regular expression must be a constant: each one compiles to some megabytes that stay in memory.
 //!
-//! In the same walk the copies are counted that planning makes of parts of an expression: `coalesce`
-//! within `coalesce`, each of which is written twice, doubles with every level.
+//! The same walk counts the copies that planning makes of parts of an expression: `coalesce` copies its
+//! arguments, so that each level of nesting doubles the expression.
 
 use super::admission::not_known;
 use crate::{
@@ -29,11 +29,11 @@ use datafusion_expr::{
 
 /// Largest length that an argument may ask for.
 const LENGTH_MAX: u64 = 4_096;
-/// Bytes that an expression may make beside what it makes of a row.
+/// Bytes that an expression may make independent of the size of a row.
 const CONSTANT_BYTES_MAX: u64 = 16 << 20;
 /// Most nodes that an expression may have, copies counted and constants not.
 const COPIES_MAX: u64 = 2_048;
-/// Bytes that a result of a fixed size has at most, and what any other has beside its content.
+/// Largest result of a fixed size, and the overhead of any other result.
 const FIXED_BYTES: u64 = 64;
 
 /// Of a result of a fixed size.
@@ -47,7 +47,7 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// What an encoded key needs, beside its value.
+    /// The encoded form of a key, in addition to its value.
     pub(super) const KEY: Self = Self { times: 2, plus: FIXED_BYTES };
 
     pub(super) fn and(self, other: Self) -> Self {
@@ -174,7 +174,7 @@ fn parts_of(expr: &Logical) -> Result<Vec<&Logical>, ExprError> {
     Ok(parts)
 }
 
-/// How often planning writes down what is in an expression.
+/// The number of copies of an expression's parts that planning makes.
 fn copies(expr: &Logical) -> u64 {
     match expr {
         Logical::Between(_) | Logical::Case(_) => 2,
@@ -186,7 +186,7 @@ fn copies(expr: &Logical) -> u64 {
     }
 }
 
-/// What an expression makes of its parts.
+/// The bound of an expression's results, given those of its parts.
 fn made_by(expr: &Logical, parts: &[Reach]) -> Result<Reach, ExprError> {
     use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
     let all = parts.iter().copied().fold(Reach::default(), Reach::and);
@@ -242,7 +242,7 @@ fn made_by_call(
     })
 }
 
-/// What an argument is, if it is constant; it may be missing.
+/// The value of a constant argument. None if the argument is missing.
 fn constant<'a>(
     arg: Option<&'a Logical>,
     what: &str,

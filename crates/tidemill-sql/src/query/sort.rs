@@ -19,13 +19,13 @@ const HELD_BEYOND: usize = 65_536;
 /// One part of the room that there is may be rows that nobody looked through.
 const LARGE: usize = 8;
 
-/// What rows are ordered by.
+/// The keys and the limit of a sort step.
 #[derive(Debug)]
 pub(super) struct SortPlan {
     by: Vec<(Arc<dyn PhysicalExpr>, SortField)>,
     /// No more rows are wanted.
     pub(super) fetch: Option<usize>,
-    /// What is made of rows as they come.
+    /// The bound of the results for the rows of a piece.
     pub(super) reach: Reach,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Sorted<'a> {
     plan: &'a SortPlan,
     converter: RowConverter,
     held: Vec<RecordBatch>,
-    /// What each row is ordered by, as bytes.
+    /// The encoded sort keys of the rows.
     keys: Vec<Rows>,
     rows: usize,
 }

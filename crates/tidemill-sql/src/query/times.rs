@@ -1,7 +1,7 @@
-//! Times of far years in a query: what stands in the plan of it is chosen, moved and put into zones in
-//! microseconds, as it is in expressions of jobs, before steps are made of the plan.
+//! Times of far years in a query: choices, differences and time zones in its plan run in microseconds, as
+//! in expressions of jobs. This happens before steps are made of the plan.
 //!
-//! That changes types, and with them those of the columns of all steps behind.
+//! The pass changes types, and with them the columns of all later steps.
 
 use crate::passes::{coercion::Settling, in_kept_units, microseconds};
 use datafusion_common::{
