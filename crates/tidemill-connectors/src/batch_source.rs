@@ -5,12 +5,12 @@
 //!   are bad if their event time is missing, no time, or one that no record can have, or a value
 //!   does not fit the type that the job names.
 
+use crate::column_cast::recast;
 use crate::column_type::moment_type;
 use crate::columns::{OUT_OF_RANGE, Shape, largest_time, micros_of_millis};
 use crate::layout::{plain_array, plain_type};
 use crate::line_source::letter;
-use crate::moment;
-use crate::recast::recast;
+use crate::timestamp_text;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray,
     cast::AsArray,
@@ -226,7 +226,7 @@ pub(crate) fn micros(column: &ArrayRef) -> Result<Vec<Option<i64>>, ArrowError> 
         _ => {
             let text = arrow_cast::cast(column, &DataType::Utf8)?;
             let text = text.as_string::<i32>();
-            text.iter().map(|it| it.and_then(|it| moment::parse(it.as_bytes()))).collect()
+            text.iter().map(|it| it.and_then(|it| timestamp_text::parse(it.as_bytes()))).collect()
         }
     })
 }

@@ -5,9 +5,9 @@
 //! - A record has as many fields as there are columns, or it is bad.
 
 use crate::columns::{COLUMNS_MAX, Columns, Shape, Value, parse_bool};
-use crate::guess::{Guess, Guesses};
 use crate::line_source::{BadRecords, Decode};
 use crate::number;
+use crate::type_inference::{Guess, Guesses};
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use memchr::{memchr, memchr_iter};

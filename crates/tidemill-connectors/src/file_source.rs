@@ -6,14 +6,14 @@ use crate::columns::{COLUMNS_MAX, Shape};
 use crate::csv;
 use crate::encoding::{ENCODING_BYTES, ForeignEncoding};
 use crate::error::ConnectorError;
-use crate::found::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
 use crate::frame::Framing;
-use crate::guess::Guesses;
 use crate::influx::InfluxGuesses;
 use crate::input::{Input, READ_AHEAD_BYTES};
 use crate::layout::plain_type;
 use crate::line_source::LineSource;
 use crate::parquet_file::ParquetBatches;
+use crate::schema_inference::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
+use crate::type_inference::Guesses;
 use arrow_schema::{Field, SchemaRef};
 use std::{
     collections::BTreeMap,
@@ -222,7 +222,7 @@ fn find_lines(
     if let Sample::Csv(names, _, guesses) = &mut seen {
         *names = csv_columns(&mut input, spec)?;
         // Columns stand as in the header, whatever the sample shows.
-        names.iter().for_each(|name| guesses.add(name, crate::guess::Guess::Nothing));
+        names.iter().for_each(|name| guesses.add(name, crate::type_inference::Guess::Nothing));
         input.set_framing(Framing::Csv { fields: names.len(), delimiter });
     }
     let data = (input.offset(), input.line());

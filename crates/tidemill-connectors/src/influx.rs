@@ -6,9 +6,9 @@
 
 use crate::column_type::moment_type;
 use crate::columns::{Columns, Shape, Value};
-use crate::guess::{Guess, Guesses};
 use crate::line_source::{BadRecords, Decode};
 use crate::number;
+use crate::type_inference::{Guess, Guesses};
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field};
 use std::{

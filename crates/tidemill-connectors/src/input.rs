@@ -16,9 +16,9 @@ use tidemill_env::DiskRead;
 use tidemill_flow::{ErrorKind, ReadRequest, SourceError};
 use tidemill_types::limits::{DEAD_LETTER_BYTES_MAX, RECORD_BYTES_MAX};
 
-mod passed_over;
+mod skipped_range;
 
-pub(crate) use passed_over::PassedOver;
+pub(crate) use skipped_range::SkippedRange;
 
 /// Bytes read from the file at once.
 pub(crate) const READ_AHEAD_BYTES: usize = 1 << 20;
@@ -103,7 +103,7 @@ impl Input {
     ///
     /// # Errors
     /// No record can end there: it is not the file that it was.
-    pub(crate) fn pass_to(&mut self, offset: u64) -> Result<PassedOver, SourceError> {
+    pub(crate) fn pass_to(&mut self, offset: u64) -> Result<SkippedRange, SourceError> {
         let (from, line) = (self.offset, self.line);
         if offset > self.size {
             let size = self.size;
@@ -117,7 +117,7 @@ impl Input {
             )));
         }
         self.seek(offset, line);
-        Ok(PassedOver::new(&self.file, from..offset))
+        Ok(SkippedRange::new(&self.file, from..offset))
     }
 
     /// Returns true if the byte before allows a record to end here.

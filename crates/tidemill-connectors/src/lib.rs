@@ -14,34 +14,34 @@
 
 mod arrow_file;
 mod batch_source;
+mod column_cast;
 mod column_type;
 mod columns;
 mod csv;
 mod encoding;
 mod error;
 mod file_source;
-mod found;
 mod frame;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod guess;
 mod influx;
 mod input;
 mod json;
 mod kafka;
 mod layout;
 mod line_source;
-mod moment;
 mod number;
 mod parquet_file;
 mod postgres;
-mod recast;
+mod schema_inference;
 #[cfg(test)]
-mod seeking;
+mod seek_contract;
 mod sink;
 mod stream;
 mod text;
+mod timestamp_text;
+mod type_inference;
 
 pub use self::postgres::PostgresSink;
 pub use encoding::ForeignEncoding;

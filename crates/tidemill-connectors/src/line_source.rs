@@ -1,7 +1,7 @@
 //! A source slice over a file of records one after another: cut, decode, set bad ones aside.
 
 use crate::columns::largest_time;
-use crate::input::{Input, PassedOver};
+use crate::input::{Input, SkippedRange};
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use tidemill_flow::{DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError};
@@ -32,7 +32,7 @@ pub(crate) struct LineSource {
     input: Input,
     decoder: Box<dyn Decode>,
     /// The part that a seek left out, whose lines the input has not counted.
-    passed: Option<PassedOver>,
+    passed: Option<SkippedRange>,
     records_max: usize,
     lateness: Span,
     watermark: Micros,

@@ -2,31 +2,32 @@
 //!
 //! ```text
 //! write(c): rows ─▶ Encoder ─▶ binary rows, kept
-//! commit(c): rows up to c ─▶ Once │ Repeating ─▶ Load ─▶ one transaction
+//! commit(c): rows up to c ─▶ ExactlyOnce │ AtLeastOnce ─▶ Load ─▶ one transaction
 //! ```
 //!
-//! Under `exactly-once` in a job that keeps a ledger, a commit carries its cycle ([`once`]). In all
-//! other jobs rows are there once unless the job is started again ([`repeating`]).
+//! Under `exactly-once` in a job that keeps a ledger, a commit carries its cycle ([`exactly_once`]). In all
+//! other jobs rows are there once unless the job is started again ([`at_least_once`]).
 //!
 //! A database that goes away is waited for, for as long as it takes: the commit does not return, the
 //! rows behind it wait, and by the links' credit the sources do. A job that is to stop meanwhile
 //! fails after a moment, also if the database says nothing, and makes its uncommitted rows again when
 //! it resumes.
 //!
-//! Read in this order: [`address`], [`target`], [`fit`], [`encode`], [`link`], [`load`],
-//! [`once`].
+//! Read in this order: [`address`], [`target`], [`column_mapping`], [`encode`], [`connection`], [`load`],
+//! [`exactly_once`].
 
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use address::Address;
 use arrow_array::{ArrayRef, RecordBatch, StringArray, cast::AsArray};
 use arrow_schema::SchemaRef;
+use at_least_once::AtLeastOnce;
+use column_mapping::Column;
+use connection::Link;
 use encode::{EncodeError, Encoder, Unfit};
-use fit::Column;
-use link::Link;
+use exactly_once::ExactlyOnce;
+use fault::{Trouble, is_race, said};
 use load::{Load, Pending};
 use name::TableName;
-use once::Once;
-use repeating::Repeating;
 use session::{BEGIN, Session};
 use std::{collections::VecDeque, path::Path, sync::Arc};
 use table::Table;
@@ -34,22 +35,21 @@ use tidemill_env::World;
 use tidemill_flow::{Block, RETRY_PAUSE_US, RetryPolicy, Sink, SinkError, dead_letter};
 use tidemill_types::{Cycle, job::PostgresSinkSpec};
 use tokio_postgres::Client;
-use trouble::{Trouble, is_race, said};
 
 mod address;
+mod at_least_once;
+mod column_mapping;
+mod connection;
 mod encode;
-mod fit;
-mod link;
+mod exactly_once;
+mod fault;
 mod load;
 mod name;
 mod numeric;
-mod once;
-mod repeating;
 mod session;
 mod table;
 mod target;
 mod tls;
-mod trouble;
 mod values;
 
 /// Number of attempts to read the table while a job is planned.
@@ -76,8 +76,8 @@ pub struct PostgresSink {
 }
 
 enum Writer {
-    Once(Box<Once>),
-    Repeating(Repeating),
+    ExactlyOnce(Box<ExactlyOnce>),
+    AtLeastOnce(AtLeastOnce),
 }
 
 impl PostgresSink {
@@ -103,10 +103,10 @@ impl PostgresSink {
         let no_table = of_kind(ConnectorErrorKind::NotFound);
         let address = Address::new(world, spec).map_err(&unreachable)?;
         let table = TableName::parse(&spec.table).map_err(&no_table)?;
-        if table.name == once::MARKS {
+        if table.name == exactly_once::MARKS {
             return Err(no_table(format!(
                 "`{}` is where sinks keep how far they are",
-                once::MARKS
+                exactly_once::MARKS
             )));
         }
         let (link, found) = look(world, &address, &table).map_err(|trouble| {
@@ -121,8 +121,8 @@ impl PostgresSink {
             ConnectorError { kind, message }
         })?;
         match found {
-            Some(found) => fit::fit(&table, &found, schema, &spec.key, notes.is_some()),
-            None if spec.create => fit::to_be_made(schema, &spec.key),
+            Some(found) => column_mapping::fit(&table, &found, schema, &spec.key, notes.is_some()),
+            None if spec.create => column_mapping::to_be_made(schema, &spec.key),
             None => {
                 return Err(no_table(format!(
                     "the database at `{}` has no table `{table}`: create it, or say `create: true`",
@@ -134,8 +134,10 @@ impl PostgresSink {
         let now = world.clock.wall_micros().unsigned_abs();
         let life = format!("{:016x}", world.random(now ^ u64::from(u32::MAX)).next());
         let writer = match notes {
-            Some(path) => Writer::Once(Box::new(Once::new(world, of, &table, &life, path))),
-            None => Writer::Repeating(Repeating::default()),
+            Some(path) => {
+                Writer::ExactlyOnce(Box::new(ExactlyOnce::new(world, of, &table, &life, path)))
+            }
+            None => Writer::AtLeastOnce(AtLeastOnce::default()),
         };
         Ok(Box::new(Self {
             spec: spec.clone(),
@@ -169,7 +171,7 @@ impl PostgresSink {
     /// in it.
     fn find_or_make(&mut self, held: Cycle) -> Result<Vec<Column>, Trouble> {
         let Self { spec, table, schema, session, writer, .. } = self;
-        let once = matches!(writer, Writer::Once(_));
+        let once = matches!(writer, Writer::ExactlyOnce(_));
         session.persist_or_tell(async |client| {
             if let Some(columns) = find(client, (table, schema, spec), once).await? {
                 return Ok(columns);
@@ -205,7 +207,7 @@ async fn find(
     once: bool,
 ) -> Result<Option<Vec<Column>>, Trouble> {
     let Some(found) = table::look(client, table).await? else { return Ok(None) };
-    fit::fit(table, &found, schema, &spec.key, once).map(Some).map_err(Trouble::Lasting)
+    column_mapping::fit(table, &found, schema, &spec.key, once).map(Some).map_err(Trouble::Lasting)
 }
 
 /// Makes the table.
@@ -213,7 +215,7 @@ async fn make(
     client: &Client,
     (table, schema, spec): (&TableName, &SchemaRef, &PostgresSinkSpec),
 ) -> Result<Vec<Column>, Trouble> {
-    let columns = fit::to_be_made(schema, &spec.key).map_err(Trouble::Lasting)?;
+    let columns = column_mapping::to_be_made(schema, &spec.key).map_err(Trouble::Lasting)?;
     match client.batch_execute(&table::creation(table, &columns, schema, &spec.key)).await {
         // It is there now, and has to fit.
         Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
@@ -224,7 +226,7 @@ async fn make(
 /// The rows as a table that is made for them gets them.
 #[cfg(test)]
 pub(crate) fn copy_bytes(batch: &RecordBatch) -> Result<Vec<u8>, String> {
-    let columns = fit::to_be_made(batch.schema_ref(), &[])?;
+    let columns = column_mapping::to_be_made(batch.schema_ref(), &[])?;
     let mut out = Vec::new();
     let written = Encoder::new(columns, false).rows(batch, &mut out);
     written.map_err(|error| format!("{error:?}"))?;
@@ -258,8 +260,8 @@ impl Sink for PostgresSink {
     fn check(&mut self) -> Result<(), SinkError> {
         let Self { spec, table, schema, session, writer, .. } = self;
         let once = match writer {
-            Writer::Once(once) => Some(once),
-            Writer::Repeating(_) => None,
+            Writer::ExactlyOnce(once) => Some(once),
+            Writer::AtLeastOnce(_) => None,
         };
         let checked = session.persist_or_tell(async |client| {
             client.batch_execute(BEGIN).await?;
@@ -276,11 +278,11 @@ impl Sink for PostgresSink {
 
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         let held = match &mut self.writer {
-            Writer::Once(once) => once.open(resume, &mut self.session),
-            Writer::Repeating(_) => Ok(Cycle::NONE),
+            Writer::ExactlyOnce(once) => once.open(resume, &mut self.session),
+            Writer::AtLeastOnce(_) => Ok(Cycle::NONE),
         };
         let held = held.map_err(|error| self.refused(error))?;
-        if let Writer::Once(once) = &self.writer {
+        if let Writer::ExactlyOnce(once) = &self.writer {
             self.table = once.table();
         }
         let columns = self.find_or_make(held).map_err(|trouble| self.refused(trouble.into()))?;
@@ -325,8 +327,8 @@ impl Sink for PostgresSink {
         }
         let ready = &self.pending.make_contiguous()[..count];
         let outcome = match &mut self.writer {
-            Writer::Once(once) => once.commit(&mut self.session, cycle, load, ready),
-            Writer::Repeating(repeating) => repeating.commit(&mut self.session, load, ready),
+            Writer::ExactlyOnce(once) => once.commit(&mut self.session, cycle, load, ready),
+            Writer::AtLeastOnce(repeating) => repeating.commit(&mut self.session, load, ready),
         };
         outcome.map_err(|error| self.failed(error))?;
         self.pending.drain(..count);

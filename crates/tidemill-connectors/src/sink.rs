@@ -3,16 +3,16 @@
 //! Rows of a cycle are held as they will be written until the cycle is committed. How many cycles
 //! can wait is the engine's bound. The hidden time column is left out everywhere.
 
+mod append_file;
 mod blackhole;
+mod canonical_rows;
 pub(crate) mod cell;
 mod columnar;
 pub(crate) mod encode;
 mod file;
-mod growing;
 mod marks;
-mod named_times;
-mod plain;
-mod writable;
+mod parquet_times;
+mod write_probe;
 mod writer;
 
 pub use blackhole::BlackholeSink;

@@ -7,10 +7,9 @@
 //!
 //! Nothing goes over a socket, and a chunk is read where the log has it (KerA ch. 5, locality).
 
+mod aborted_chunks;
 mod bounds;
-mod declared;
-mod kept;
-mod left_out;
+mod declaration;
 mod meta;
 mod node;
 pub(crate) mod note;
@@ -18,12 +17,13 @@ mod progress;
 pub(crate) mod reach;
 mod reader;
 pub(crate) mod rows;
+mod schema_note;
 mod sink;
 pub(crate) mod slice;
 mod source;
 pub(crate) mod values;
 
-pub use declared::DeclaredStream;
+pub use declaration::DeclaredStream;
 pub use node::{AbortedTransaction, StreamGroup, StreamNode, Transactions};
 pub use sink::StreamSink;
 pub use source::{StreamSource, StreamSourceSpec};

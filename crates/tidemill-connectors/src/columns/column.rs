@@ -2,7 +2,7 @@
 
 use super::nested::decode_nested;
 use crate::json::scan::Scanner;
-use crate::{moment, number};
+use crate::{number, timestamp_text};
 use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int8Array, Int16Array,
     Int32Array, Int64Array, StringArray, TimestampMicrosecondArray, UInt8Array, UInt16Array,
@@ -260,16 +260,16 @@ impl IntKind {
                 i64::try_from(number).ok().filter(|it| (min..=max).contains(it))
             }
             Self::Date => match value {
-                Value::Text(text) => moment::parse_date(text.trim_ascii()).map(i64::from),
+                Value::Text(text) => timestamp_text::parse_date(text.trim_ascii()).map(i64::from),
                 Value::Micros(micros) => Some(micros.div_euclid(86_400_000_000)),
                 _ => None,
             },
             Self::Moment => match value {
                 // Eight digits are a date, any other run of digits is milliseconds.
                 Value::Text(text) if text.len() != 8 => {
-                    epoch_millis(text).or_else(|| moment::parse(text))
+                    epoch_millis(text).or_else(|| timestamp_text::parse(text))
                 }
-                Value::Text(text) => moment::parse(text),
+                Value::Text(text) => timestamp_text::parse(text),
                 Value::Number(text) => epoch_millis(text),
                 Value::Micros(micros) => Some(micros),
                 _ => None,

@@ -3,8 +3,8 @@
 //! Of two fields with one name the last counts, at every depth.
 
 use super::scan::{Scanner, Token};
-use crate::guess::{Guess, Guesses};
 use crate::number;
+use crate::type_inference::{Guess, Guesses};
 use std::collections::HashMap;
 
 /// Deepest nesting that becomes a type; a column with deeper values is JSON text.

@@ -1,7 +1,7 @@
 //! Fields that stand twice, and lines that are no record.
 
 use super::*;
-use crate::guess::Guesses;
+use crate::type_inference::Guesses;
 use arrow_array::{cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field};
 

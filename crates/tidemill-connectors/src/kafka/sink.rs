@@ -1,11 +1,11 @@
 //! A topic of another cluster as a sink.
 //!
 //! ```text
-//! write(c): rows ─▶ encoded, kept       commit(c): rows up to c ─▶ Once │ Repeating ─▶ brokers
+//! write(c): rows ─▶ encoded, kept       commit(c): rows up to c ─▶ ExactlyOnce │ AtLeastOnce ─▶ brokers
 //! ```
 //!
-//! Under `exactly-once` in a job that keeps a ledger, a commit is a transaction ([`once`]). In all
-//! other jobs an idempotent producer writes ([`repeating`]), and a job that is started again may
+//! Under `exactly-once` in a job that keeps a ledger, a commit is a transaction ([`exactly_once`]). In all
+//! other jobs an idempotent producer writes ([`at_least_once`]), and a job that is started again may
 //! write rows twice.
 //!
 //! Brokers that go away are waited for, for as long as it takes: the commit does not return, the
@@ -17,16 +17,16 @@ use crate::error::{ConnectorError, ConnectorErrorKind};
 use crate::stream::note::not_noted;
 use crate::stream::rows::Rows;
 use arrow_schema::SchemaRef;
-use once::Once;
-use repeating::Repeating;
+use at_least_once::AtLeastOnce;
+use exactly_once::ExactlyOnce;
 use std::{path::Path, sync::Arc};
 use tidemill_client::{Admin, AdminError, Client, ErrorCode, admin::NewStream};
 use tidemill_env::World;
 use tidemill_flow::{Block, ErrorKind, RetryPolicy, Sink, SinkError};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 
-mod once;
-mod repeating;
+mod at_least_once;
+mod exactly_once;
 #[cfg(test)]
 mod tests;
 
@@ -42,8 +42,8 @@ pub struct KafkaSink {
 }
 
 enum Writer {
-    Once(Box<Once>),
-    Repeating(Box<Repeating>),
+    ExactlyOnce(Box<ExactlyOnce>),
+    AtLeastOnce(Box<AtLeastOnce>),
 }
 
 impl KafkaSink {
@@ -79,8 +79,10 @@ impl KafkaSink {
             Err(error) => return Err(cluster::refused(&spec.brokers, &spec.topic, &error)),
         }
         let writer = match notes {
-            Some(path) => Writer::Once(Box::new(Once::new(world, &client, spec, name, path))),
-            None => Writer::Repeating(Box::new(Repeating::new(world, &client))),
+            Some(path) => {
+                Writer::ExactlyOnce(Box::new(ExactlyOnce::new(world, &client, spec, name, path)))
+            }
+            None => Writer::AtLeastOnce(Box::new(AtLeastOnce::new(world, &client))),
         };
         let spec = spec.clone();
         Ok(Box::new(Self { client, admin, spec, rows, writer, partitions: 0 }))
@@ -150,8 +152,8 @@ impl Sink for KafkaSink {
         self.partitions = partitions.max(1);
         self.admin = self.client.admin();
         let opened = match &mut self.writer {
-            Writer::Once(once) => once.open(resume, &id),
-            Writer::Repeating(repeating) => {
+            Writer::ExactlyOnce(once) => once.open(resume, &id),
+            Writer::AtLeastOnce(repeating) => {
                 let opened = repeating.open(&self.spec.topic).map(|()| Cycle::NONE);
                 opened.map_err(SinkError::new)
             }
@@ -166,8 +168,8 @@ impl Sink for KafkaSink {
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
         let ready = self.rows.up_to(cycle);
         let outcome = match &mut self.writer {
-            Writer::Once(once) => once.commit(cycle, ready, self.partitions),
-            Writer::Repeating(repeating) => repeating.commit(ready, self.partitions),
+            Writer::ExactlyOnce(once) => once.commit(cycle, ready, self.partitions),
+            Writer::AtLeastOnce(repeating) => repeating.commit(ready, self.partitions),
         };
         outcome.map_err(|error| self.failed(error))?;
         drop(self.rows.take(cycle));
@@ -176,18 +178,18 @@ impl Sink for KafkaSink {
 
     fn retry_with(&mut self, patience: RetryPolicy) {
         match &mut self.writer {
-            Writer::Once(once) => once.retry_with(patience),
-            Writer::Repeating(repeating) => repeating.retry_with(patience),
+            Writer::ExactlyOnce(once) => once.retry_with(patience),
+            Writer::AtLeastOnce(repeating) => repeating.retry_with(patience),
         }
     }
 
     fn close(&mut self) -> Result<(), SinkError> {
         match &mut self.writer {
-            Writer::Once(once) => {
+            Writer::ExactlyOnce(once) => {
                 let closed = once.close().map_err(|error| not_noted(&error));
                 closed.map_err(|error| self.failed(&error).with_kind(error.kind))
             }
-            Writer::Repeating(_) => Ok(()),
+            Writer::AtLeastOnce(_) => Ok(()),
         }
     }
 }

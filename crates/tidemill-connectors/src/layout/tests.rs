@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::FileSource;
+use crate::column_cast::{can_be, recast};
 use crate::column_type::parse;
 use crate::postgres::copy_bytes;
-use crate::recast::{can_be, recast};
 use crate::sink::{FileSink, rows_as};
 use crate::stream::rows::Rows;
 use arrow_array::{Int32Array, RunArray, types::Int32Type};

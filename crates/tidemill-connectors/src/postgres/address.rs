@@ -8,9 +8,9 @@
 //! Invariant: the password is nowhere but in the connection's settings; messages show
 //! [`Address::shown`].
 
-use super::link::Link;
+use super::connection::Link;
+use super::fault::Trouble;
 use super::tls::{self, Trust};
-use super::trouble::Trouble;
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError, mpsc::sync_channel},
@@ -57,7 +57,7 @@ impl Address {
         }
         let (plain, trust, roots) = split(url)?;
         let mut config: Config = plain.parse().map_err(|error: Error| {
-            format!("`url` cannot be read: {}; {FORM}", super::trouble::said(&error))
+            format!("`url` cannot be read: {}; {FORM}", super::fault::said(&error))
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(format!("`url` names no host; {FORM}"));

@@ -7,7 +7,7 @@
 //! A value that its column cannot hold is refused here, by row and column, and not by the server in
 //! the middle of a transaction.
 
-use super::fit::Column;
+use super::column_mapping::Column;
 use super::target::{MICRO_DIGITS, Target};
 use super::values::Values;
 use crate::layout::plain_batch;

@@ -9,11 +9,11 @@
 //! Invariant: binary rows carry no types, so sent rows count only if the table's columns are still those
 //! they were encoded for; the sender holds a lock under which they stay so.
 
+use super::column_mapping::Column;
 use super::encode::{END, HEAD};
-use super::fit::Column;
+use super::fault::Trouble;
 use super::name::{TableName, list, literal, quoted};
 use super::session::last_row;
-use super::trouble::Trouble;
 use bytes::Bytes;
 use futures_util::SinkExt;
 use std::pin::pin;

@@ -4,8 +4,8 @@
 //! no statement finds leftovers of an earlier one.
 
 use super::address::Address;
-use super::link::Link;
-use super::trouble::Trouble;
+use super::connection::Link;
+use super::fault::Trouble;
 use tidemill_env::World;
 use tidemill_flow::RetryPolicy;
 use tokio_postgres::{Client, SimpleQueryMessage};

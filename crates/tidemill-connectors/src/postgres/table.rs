@@ -1,6 +1,6 @@
 //! A table as the catalog has it, and the statement that makes one.
 
-use super::fit::Column;
+use super::column_mapping::Column;
 use super::name::{TableName, list, quoted};
 use super::target::Target;
 use arrow_schema::Schema;

@@ -2,8 +2,8 @@
 //!
 //! A value that cannot be written is an error and never a text about it.
 
-use crate::moment;
-use crate::recast::has_json;
+use crate::column_cast::has_json;
+use crate::timestamp_text;
 use arrow_array::{
     Array, ArrayRef, PrimitiveArray, StringArray,
     cast::AsArray,
@@ -47,7 +47,7 @@ impl<'a> Moments<'a> {
 
     /// Appends a moment as RFC 3339.
     pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) {
-        moment::write(self.values[row], self.per_second, out);
+        timestamp_text::write(self.values[row], self.per_second, out);
     }
 }
 
@@ -71,8 +71,8 @@ impl<'a> Dates<'a> {
     /// Appends a date in ISO 8601, or, with the time of the day, as other moments are.
     pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) {
         match self {
-            Self::Days(days) => moment::write_date(i64::from(days[row]), out),
-            Self::Millis(millis) => moment::write(millis[row], 1_000, out),
+            Self::Days(days) => timestamp_text::write_date(i64::from(days[row]), out),
+            Self::Millis(millis) => timestamp_text::write(millis[row], 1_000, out),
         }
     }
 }

@@ -6,10 +6,10 @@
 //! Rows go to `PATH.partial`, which takes the name `PATH` when the sink is closed. A job that is
 //! started again begins such a file anew: it holds no cycle until it is whole.
 
-use super::growing::GrowingFile;
+use super::append_file::AppendFile;
 use super::marks::{folder, with_suffix};
-use super::{disk_error, shown, shown_schema, sink_error, try_columns, writable};
-use super::{named_times, plain};
+use super::{canonical_rows, parquet_times};
+use super::{disk_error, shown, shown_schema, sink_error, try_columns, write_probe};
 use crate::error::ConnectorError;
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::FileWriter;
@@ -38,7 +38,7 @@ const WRITE_BYTES: usize = 256 << 10;
 /// Bytes on their way to a file. They are written when the writer that makes them has returned, as
 /// that could not go on after an error.
 struct FileBytes {
-    file: GrowingFile,
+    file: AppendFile,
     buffer: Vec<u8>,
 }
 
@@ -80,14 +80,14 @@ impl<W: Write + Send> Writer<W> {
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .set_max_row_group_bytes(Some(GROUP_BYTES))
             .build();
-        let writer = ArrowWriter::try_new(out, named_times::schema(schema), Some(properties))?;
+        let writer = ArrowWriter::try_new(out, parquet_times::schema(schema), Some(properties))?;
         Ok(Self::Parquet(writer))
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         match self {
-            Self::Arrow(writer) => writer.write(&plain::rows(batch)?),
-            Self::Parquet(writer) => Ok(writer.write(&named_times::rows(batch)?)?),
+            Self::Arrow(writer) => writer.write(&canonical_rows::rows(batch)?),
+            Self::Parquet(writer) => Ok(writer.write(&parquet_times::rows(batch)?)?),
         }
     }
 
@@ -160,7 +160,7 @@ impl ColumnarSink {
     fn begin(&mut self) -> Result<(), ArrowError> {
         let disk = &self.world.disk;
         disk.create_dir_all(folder(&self.path))?;
-        let file = GrowingFile::begin(disk, &self.partial)?;
+        let file = AppendFile::begin(disk, &self.partial)?;
         let out = FileBytes { file, buffer: Vec::new() };
         self.writer = Some(Writer::new(self.format, out, &self.schema)?);
         self.pending.clear();
@@ -214,7 +214,7 @@ impl ColumnarSink {
 impl Sink for ColumnarSink {
     /// An existing file is replaced by name at the end, whatever its rights.
     fn check(&mut self) -> Result<(), SinkError> {
-        let checked = writable::check(&*self.world.disk, &self.partial);
+        let checked = write_probe::check(&*self.world.disk, &self.partial);
         checked.map_err(|error| disk_error(&self.path, error))
     }
 

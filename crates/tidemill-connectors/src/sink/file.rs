@@ -14,11 +14,11 @@
 //!   the last attempt ended.
 //! - Arrow and Parquet files are written beside their name and take it when the job ends.
 
+use super::append_file::AppendFile;
 use super::columnar::ColumnarSink;
 use super::encode::RowEncoder;
-use super::growing::GrowingFile;
 use super::marks::{Committed, Marks, folder};
-use super::{Pending, disk_error, sink_error, writable};
+use super::{Pending, disk_error, sink_error, write_probe};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
 use std::{
@@ -39,7 +39,7 @@ pub struct FileSink {
     path: PathBuf,
     encoder: RowEncoder,
     marks: Marks,
-    file: Option<GrowingFile>,
+    file: Option<AppendFile>,
     pending: Pending,
     /// The checksum of appended bytes without a mark, for which there was no room.
     unmarked: Option<u32>,
@@ -107,7 +107,7 @@ impl FileSink {
         if length == 0 {
             // The journal first: at no moment does it speak of bytes that are not there.
             self.marks.replace(cycle, 0)?;
-            self.file = Some(GrowingFile::begin(disk, &self.path)?);
+            self.file = Some(AppendFile::begin(disk, &self.path)?);
             disk.sync_dir(folder(&self.path))?;
         } else {
             let mut file = disk.open_append(&self.path)?;
@@ -116,7 +116,7 @@ impl FileSink {
             disk.open_random_access(&self.path)?.rewrite(synced, length)?;
             file.sync()?;
             self.marks.replace(cycle, length)?;
-            self.file = Some(GrowingFile::of(disk, &self.path, file, length));
+            self.file = Some(AppendFile::of(disk, &self.path, file, length));
         }
         (self.unmarked, self.committed, self.dirty) = (None, cycle, false);
         self.pending = Pending::default();
@@ -201,7 +201,7 @@ impl FileSink {
             self.append(self.committed, 0)?;
         }
         self.sync()?;
-        let length = self.file.as_ref().map_or(0, GrowingFile::length);
+        let length = self.file.as_ref().map_or(0, AppendFile::length);
         self.marks.replace(self.committed, length)?;
         self.file = None;
         Ok(())
@@ -233,7 +233,7 @@ fn check_path(world: &World, path: &Path) -> Result<(), ConnectorError> {
 
 impl Sink for FileSink {
     fn check(&mut self) -> Result<(), SinkError> {
-        let checked = writable::check(&*self.world.disk, &self.path);
+        let checked = write_probe::check(&*self.world.disk, &self.path);
         checked.map_err(|error| disk_error(&self.path, error))
     }
 

@@ -3,7 +3,7 @@
 //! `out.ndjson.tidemill` stays when the job ends, with one mark in it: without it nobody knows
 //! how much of `out.ndjson` is whole.
 
-use super::growing::{GrowingFile, checksum};
+use super::append_file::{AppendFile, checksum};
 use crate::error::ConnectorError;
 use std::{
     io,
@@ -35,7 +35,7 @@ pub(super) struct Marks {
     path: PathBuf,
     /// The description of the rows.
     rows: String,
-    file: Option<GrowingFile>,
+    file: Option<AppendFile>,
 }
 
 /// The path with something after its last letter.
@@ -61,7 +61,7 @@ impl Marks {
         let fresh = with_suffix(&self.path, ".new");
         let mark = SinkMark { cycle, length, checksum: 0, synced: true };
         let bytes = framed(&mark.encode_first(&self.rows));
-        let mut file = GrowingFile::begin(&self.disk, &fresh)?;
+        let mut file = AppendFile::begin(&self.disk, &fresh)?;
         file.append(&bytes)?;
         file.sync()?;
         self.disk.rename(&fresh, &self.path)?;

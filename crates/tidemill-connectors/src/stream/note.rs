@@ -1,8 +1,8 @@
 //! Small files of a job's folder: where a source began, and where a sink begins to look for its own
 //! chunks when its job resumes.
 
-use super::kept::Kept;
 use super::reach::{Bounds, Reach};
+use super::schema_note::Kept;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io,

@@ -3,7 +3,7 @@
 //! Markers of transactions are passed over. With a view of the transactions, aborted records are too, and
 //! nothing is read beyond the last stable offset, as by a Kafka consumer with `read_committed`.
 
-use super::left_out::LeftOut;
+use super::aborted_chunks::AbortedChunks;
 use super::node::Transactions;
 use super::slice::no_longer_stored;
 use bytes::Bytes;
@@ -56,7 +56,7 @@ pub(super) struct Reader {
     pub(super) offset: i64,
     /// Chunks that were read; the first holds `offset`.
     chunks: VecDeque<Bytes>,
-    left_out: LeftOut,
+    aborted: AbortedChunks,
     /// The head of the first chunk, less the records that were taken, and where the rest stands.
     first: Option<(ChunkHead, usize)>,
     scratch: Vec<u8>,
@@ -71,7 +71,7 @@ impl Reader {
             cursor: ReadCursor::default(),
             offset,
             chunks: VecDeque::new(),
-            left_out: LeftOut::default(),
+            aborted: AbortedChunks::default(),
             first: None,
             scratch: Vec::new(),
             inflated: false,
@@ -110,7 +110,7 @@ impl Reader {
             }
             let read = streamlet.read(&mut self.cursor, self.offset, limit);
             let read = read.map_err(|error| self.unread(error))?;
-            self.left_out = LeftOut::of(self.offset, read.next_offset);
+            self.aborted = AbortedChunks::of(self.offset, read.next_offset);
             self.chunks.extend(read.chunks);
             if self.chunks.is_empty() {
                 return self.nothing(below);
@@ -156,7 +156,7 @@ impl Reader {
         if self.first.is_none() {
             let head = ChunkHead::read(chunk).map_err(|error| damaged(&error))?;
             let passes_over = match &self.view.transactions {
-                Some(transactions) => self.left_out.leaves_out(&**transactions, &head, chunk),
+                Some(transactions) => self.aborted.leaves_out(&**transactions, &head, chunk),
                 None => head.is_control(),
             };
             if passes_over {

@@ -1,13 +1,13 @@
 //! The columns of records of a stream: found in the first of them, then as the job says.
 
-use super::kept::Kept;
 use super::meta;
+use super::schema_note::Kept;
 use super::source::StreamSourceSpec;
 use crate::columns::Shape;
 use crate::error::{ConnectorError, ConnectorErrorKind};
-use crate::found::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample};
-use crate::guess::{Guess, Guesses};
 use crate::influx::InfluxGuesses;
+use crate::schema_inference::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample};
+use crate::type_inference::{Guess, Guesses};
 use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::Arc;
 use tidemill_flow::{GuessedColumn, TIME_COLUMN};

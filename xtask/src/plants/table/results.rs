@@ -18,7 +18,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "lost-commit-believed",
         what: "A commit to a table whose connection broke is taken for done, whatever its mark says.",
         package: "tidemill-connectors",
-        file: "crates/tidemill-connectors/src/postgres/once.rs",
+        file: "crates/tidemill-connectors/src/postgres/exactly_once.rs",
         changes: &[(
             "it if it == self.held => Decision::Send",
             "it if it == self.held => Decision::IsThere",
@@ -29,7 +29,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "torn-rows-kept",
         what: "What a write to a file that found no room has left stays, and the rows follow it once more.",
         package: "tidemill-connectors",
-        file: "crates/tidemill-connectors/src/sink/growing.rs",
+        file: "crates/tidemill-connectors/src/sink/append_file.rs",
         changes: &[("        self.is_torn = true;\n", "        self.is_torn = false;\n")],
         caught_by: &["row_14_a_file_is_the_same_byte_for_byte_whenever_its_disk_was_full"],
     },
@@ -37,7 +37,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "dropped-rows-believed",
         what: "After a sync that found no room the next one is believed, though the first has dropped what it was to write.",
         package: "tidemill-connectors",
-        file: "crates/tidemill-connectors/src/sink/growing.rs",
+        file: "crates/tidemill-connectors/src/sink/append_file.rs",
         changes: &[(
             "        if self.is_unsure {\n",
             "        if self.is_unsure && self.length == 0 {\n",
@@ -367,7 +367,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "day-without-end",
         what: "A time of day beyond the day is taken from a file, and ends the job when it is written.",
         package: "tidemill-connectors",
-        file: "crates/tidemill-connectors/src/recast.rs",
+        file: "crates/tidemill-connectors/src/column_cast.rs",
         changes: &[(
             "return Ok((Arc::clone(column), beyond_day(column, field)?));",
             "return Ok((Arc::clone(column), Vec::new()));",

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fuzzing::{arrow_file, arrow_stream, parquet};
-use crate::seeking::{check, gone_to, refused, rest};
+use crate::seek_contract::{check, gone_to, refused, rest};
 use parquet::basic::Compression;
 use proptest::prelude::*;
 

@@ -47,7 +47,7 @@ type KeyAndValue = (Option<Vec<u8>>, String);
 
 /// Keys and values by partition.
 fn records(ready: &[Pending], partitions: u32) -> BTreeMap<i32, Vec<KeyAndValue>> {
-    let chunks = once::chunks(ready, partitions, 5, CHUNK_BYTES).unwrap();
+    let chunks = exactly_once::chunks(ready, partitions, 5, CHUNK_BYTES).unwrap();
     let read = |chunk: &Vec<u8>| {
         let head = ChunkHead::check(chunk).unwrap();
         let records = Records::new(&head, &chunk[61..]);
@@ -162,7 +162,7 @@ fn an_offset_is_written_again_before_the_cluster_forgets_it() {
     let client = super::super::cluster::client(&world, cluster.address()).unwrap();
     let spec = KafkaSinkSpec { topic: TOPIC.to_owned(), ..spec() };
     let folder = tempfile::tempdir().unwrap();
-    let mut once = Once::new(&world, &client, &spec, "job", &folder.path().join("run"));
+    let mut once = ExactlyOnce::new(&world, &client, &spec, "job", &folder.path().join("run"));
     assert_eq!(once.open(false, "topic-id").unwrap(), Cycle::NONE);
     assert_eq!(cluster.commits(), 1, "the life");
     once.commit(Cycle(1), &[], 1).unwrap();

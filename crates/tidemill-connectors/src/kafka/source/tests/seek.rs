@@ -2,7 +2,7 @@
 
 use super::cluster::{Cluster, Partition, TOPIC};
 use super::*;
-use crate::seeking::{Step, check, gone_to, place, refused, rest};
+use crate::seek_contract::{Step, check, gone_to, place, refused, rest};
 use tidemill_flow::{Position, ReadRequest};
 use tidemill_types::{Cycle, Micros, Span, job::TimeSpec};
 use tidemill_wire::{

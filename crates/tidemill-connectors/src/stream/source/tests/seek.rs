@@ -2,7 +2,7 @@
 
 use super::transactions::{Played, acts, drain, live};
 use super::*;
-use crate::seeking::{check, gone_to, place, refused};
+use crate::seek_contract::{check, gone_to, place, refused};
 use proptest::prelude::*;
 
 /// A stream of two streamlets whose records are good or not, in chunks that are compressed or not.
@@ -107,8 +107,8 @@ fn an_offset_that_is_not_there_is_an_error() {
 
 /// What is left are so many records, good and bad.
 fn check_rest(mut source: Box<dyn Source>, count: usize) {
-    let steps = crate::seeking::rest(&mut *source, &request(100, None), true);
-    let of = |it: &crate::seeking::Step| it.batch.num_rows() + it.letters.len();
+    let steps = crate::seek_contract::rest(&mut *source, &request(100, None), true);
+    let of = |it: &crate::seek_contract::Step| it.batch.num_rows() + it.letters.len();
     assert_eq!(steps.iter().map(of).sum::<usize>(), count);
 }
 

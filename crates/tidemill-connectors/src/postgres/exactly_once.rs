@@ -28,10 +28,10 @@
 //!
 //! Invariant: no row is sent but under the lock of a mark with this life.
 
+use super::fault::{Trouble, is_race, said};
 use super::load::{Load, Pending};
 use super::name::{TableName, literal};
 use super::session::{BEGIN, Session, last_row};
-use super::trouble::{Trouble, is_race, said};
 use crate::stream::note::{Notes, not_noted};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -71,7 +71,7 @@ struct Schemas {
 }
 
 /// See the module.
-pub(super) struct Once {
+pub(super) struct ExactlyOnce {
     world: World,
     /// The table of marks, as it stands in a statement.
     marks: String,
@@ -105,7 +105,7 @@ enum Decision {
     Refuse(String),
 }
 
-impl Once {
+impl ExactlyOnce {
     pub(super) fn new(
         world: &World,
         (job, sink): (&str, &str),
@@ -380,12 +380,12 @@ mod tests {
 
     use super::*;
 
-    fn once(held: u64) -> Once {
+    fn once(held: u64) -> ExactlyOnce {
         let table = TableName::parse("s.t").unwrap();
         let notes = Path::new("sink-x.json");
-        let once = Once::new(&World::real(), ("job", "x"), &table, "me", notes);
+        let once = ExactlyOnce::new(&World::real(), ("job", "x"), &table, "me", notes);
         let run = Run { run: 7, begun: true, schemas: None };
-        Once { run, held: Cycle(held), ..once }
+        ExactlyOnce { run, held: Cycle(held), ..once }
     }
 
     fn mark(life: &str, cycle: u64) -> Mark {

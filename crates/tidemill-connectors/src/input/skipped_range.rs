@@ -6,14 +6,14 @@ use std::{io, ops::Range, sync::Arc};
 use tidemill_env::DiskRead;
 
 /// See the module.
-pub(crate) struct PassedOver {
+pub(crate) struct SkippedRange {
     file: Arc<dyn DiskRead>,
     bytes: Range<u64>,
     /// The number of lines that end in it; none before the first call.
     lines: Option<u64>,
 }
 
-impl PassedOver {
+impl SkippedRange {
     pub(super) fn new(file: &Arc<dyn DiskRead>, bytes: Range<u64>) -> Self {
         Self { file: Arc::clone(file), bytes, lines: None }
     }

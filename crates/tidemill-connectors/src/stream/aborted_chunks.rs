@@ -1,4 +1,4 @@
-//! Which chunks of a group that was read at once are no records for a reader of committed ones.
+//! The chunks of one read that a reader of committed records skips: aborted ones and markers.
 //!
 //! ```text
 //! chunks      a1 │ b1 │ plain │ a2 │ A✗ │ b2 │ B✓ │ a3        A✗ B✓ markers of producers a, b
@@ -6,7 +6,7 @@
 //! left out    a1   .    .       a2   A✗   .    B✓   .
 //! ```
 //!
-//! Nothing is asked as long as no chunk is of a transaction.
+//! The node is not asked while no chunk belongs to a transaction.
 
 use super::node::Transactions;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use tidemill_wire::{chunk::ChunkHead, records::read_control};
 
 /// The aborted transactions of one group of chunks.
 #[derive(Default)]
-pub(super) struct LeftOut {
+pub(super) struct AbortedChunks {
     /// Offsets of the group, until its aborted transactions are known.
     unknown: Option<(i64, i64)>,
     /// Aborted transactions that begin further on: first offset, and producer.
@@ -23,7 +23,7 @@ pub(super) struct LeftOut {
     producers: Vec<i64>,
 }
 
-impl LeftOut {
+impl AbortedChunks {
     /// Of the chunks with offsets from `from` up to, not including, `to`.
     pub(super) fn of(from: i64, to: i64) -> Self {
         Self { unknown: Some((from, to)), ..Self::default() }

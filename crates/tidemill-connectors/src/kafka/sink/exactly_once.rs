@@ -80,7 +80,7 @@ struct Run {
 }
 
 /// See the module.
-pub(super) struct Once {
+pub(super) struct ExactlyOnce {
     world: World,
     client: Client,
     admin: Admin,
@@ -121,7 +121,7 @@ fn id_of(name: &str, run: u64) -> String {
     format!("tidemill-{name}-{run:016x}")
 }
 
-impl Once {
+impl ExactlyOnce {
     pub(super) fn new(
         world: &World,
         client: &Client,

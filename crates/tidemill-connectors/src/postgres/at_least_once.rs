@@ -4,19 +4,19 @@
 //! A connection that breaks while a transaction is committed leaves the question whether it was; the
 //! server knows the answer by the transaction's number.
 
+use super::fault::Trouble;
 use super::load::{Load, Pending};
 use super::session::{BEGIN, Session};
-use super::trouble::Trouble;
 use tokio_postgres::Client;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Repeating {
+pub(super) struct AtLeastOnce {
     /// The transaction whose end is not known.
     in_doubt: Option<i64>,
 }
 
-impl Repeating {
+impl AtLeastOnce {
     /// Commits the rows; returns when they are there.
     pub(super) fn commit(
         &mut self,

@@ -20,7 +20,7 @@ use tidemill_wire::mark::Checksum;
 const CHECK_BYTES: usize = 1 << 20;
 
 /// See the module.
-pub(super) struct GrowingFile {
+pub(super) struct AppendFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     file: Box<dyn DiskFile>,
@@ -33,7 +33,7 @@ pub(super) struct GrowingFile {
     is_unsure: bool,
 }
 
-impl GrowingFile {
+impl AppendFile {
     /// A file that has so many bytes, all of them synced.
     pub(super) fn of(
         disk: &Arc<dyn Disk>,

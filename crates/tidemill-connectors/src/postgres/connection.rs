@@ -1,7 +1,7 @@
 //! A connection and its driver. All of it runs within [`Link::wait`], so it can be given up whatever the
 //! server does.
 
-use super::trouble::Trouble;
+use super::fault::Trouble;
 use std::{pin::pin, time::Duration};
 use tokio::{
     runtime::{self, Runtime},

@@ -19,14 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// See the module.
-pub(super) struct Repeating {
+pub(super) struct AtLeastOnce {
     world: World,
     client: Client,
     open: Option<(Producer, StreamWriter)>,
     patience: RetryPolicy,
 }
 
-impl Repeating {
+impl AtLeastOnce {
     pub(super) fn new(world: &World, client: &Client) -> Self {
         let (world, patience) = (world.clone(), RetryPolicy::new(world));
         Self { world, client: client.clone(), open: None, patience }

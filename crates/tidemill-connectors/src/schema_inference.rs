@@ -5,16 +5,16 @@
 //! ```
 
 use crate::batch_source;
+use crate::column_cast::can_be;
 use crate::column_type::{self, moment_type};
 use crate::columns::{COLUMNS_MAX, Columns, Shape};
 use crate::csv::{self, CsvDecoder};
 use crate::error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
-use crate::guess::Guesses;
 use crate::influx::{InfluxDecoder, InfluxGuesses};
 use crate::json::{self, JsonDecoder};
 use crate::line_source::Decode;
-use crate::recast::can_be;
 use crate::text::{self, TextDecoder};
+use crate::type_inference::Guesses;
 use arrow_schema::{DataType, Field};
 use std::collections::BTreeMap;
 use tidemill_flow::{GuessedColumn, TIME_COLUMN};

@@ -1,6 +1,6 @@
 //! The mapping of row columns to table columns, and the refusals where they do not fit.
 //!
-//! Invariant: decisions alone; nobody is asked here.
+//! Invariant: these functions decide only; they send nothing to the database.
 
 use super::name::{TableName, check, list, quoted};
 use super::table::Table;

@@ -85,8 +85,8 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::found::Sample;
-    use crate::guess::Guesses;
+    use crate::schema_inference::Sample;
+    use crate::type_inference::Guesses;
 
     #[test]
     fn what_records_show_is_kept_in_its_order() {
