@@ -60,7 +60,8 @@ impl<'a> Settling<'a> {
         if has_body { self.coerced(expr) } else { Ok(expr) }
     }
 
-    fn coerced(&self, expr: Logical) -> Result<Logical, DataFusionError> {
+    /// The expression with casts where its types differ, and nothing else.
+    pub(crate) fn coerced(&self, expr: Logical) -> Result<Logical, DataFusionError> {
         expr.rewrite(&mut OperandRewriter::new(self.schema)).data()
     }
 

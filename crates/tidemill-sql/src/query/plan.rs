@@ -131,6 +131,7 @@ pub(super) fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Query
     let plan = planner.sql_statement_to_plan(statement).map_err(|it| placed(&it))?;
     let analyzer = Analyzer::new();
     let plan = times::in_zones(plan)
+        .and_then(times::with_types)
         .and_then(|it| analyzer.execute_and_check(it, names.options(), |_, _| {}))
         .and_then(times::in_microseconds)
         .map_err(|it| placed(&it))?;

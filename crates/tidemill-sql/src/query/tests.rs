@@ -2,6 +2,7 @@
 
 mod admission;
 mod bounds;
+mod operands;
 mod times;
 
 use super::{Query, QueryError, Running};
