@@ -5,7 +5,7 @@
 //!   are bad if their event time is missing, no time, or one that no record can have, or a value
 //!   does not fit the type that the job names.
 
-use crate::column_cast::recast;
+use crate::column_cast::cast_column;
 use crate::column_type::moment_type;
 use crate::columns::{OUT_OF_RANGE, Shape, largest_time, micros_of_millis};
 use crate::layout::{plain_array, plain_type};
@@ -133,7 +133,7 @@ impl BatchSource {
                 columns.push(event_time(column, field, &mut bad)?);
                 continue;
             }
-            let (column, misfits) = recast(column, field)?;
+            let (column, misfits) = cast_column(column, field)?;
             for misfit in misfits {
                 bad.entry(misfit.row).or_insert((misfit.reason, misfit.value));
             }

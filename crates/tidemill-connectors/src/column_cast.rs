@@ -8,10 +8,10 @@
 //!
 //! - A value fits as it would from JSON or CSV, or its record is bad: nothing is rounded, cut or
 //!   counted in another unit.
-//! - [`can_be`] says before the first value if a type can become another at all.
+//! - [`can_cast`] says before the first value if a type can become another at all.
 
 use crate::batch_source::micros;
-use crate::columns::{Columns, Shape, Value, misfit};
+use crate::columns::{Columns, FieldValue, Shape, misfit};
 use crate::layout::{exact, plain_array, plain_type};
 use crate::number;
 use crate::sink::{
@@ -39,7 +39,7 @@ pub(crate) struct Misfit {
 }
 
 /// Returns true if at least some values of a type can become values of another.
-pub(crate) fn can_be(from: &DataType, to: &DataType) -> bool {
+pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
     let from = plain_type(from);
     if holds(&from, to) {
         return true;
@@ -47,7 +47,7 @@ pub(crate) fn can_be(from: &DataType, to: &DataType) -> bool {
     if let (Some(element), DataType::List(to)) = (element(&from), to) {
         let plain = DataType::List(Arc::clone(element));
         return arrow_cast::can_cast_types(&from, &plain)
-            && can_be(element.data_type(), to.data_type());
+            && can_cast(element.data_type(), to.data_type());
     }
     let is_time = matches!(from, DataType::Timestamp(_, _) | DataType::Date32 | DataType::Date64);
     let is_text = from == DataType::Utf8;
@@ -67,8 +67,8 @@ pub(crate) fn can_be(from: &DataType, to: &DataType) -> bool {
 /// The column in the type of the field, with nulls for values that do not fit.
 ///
 /// # Errors
-/// [`can_be`] is not true of the types, or it is more than fits a batch.
-pub(crate) fn recast(
+/// [`can_cast`] is not true of the types, or it is more than fits a batch.
+pub(crate) fn cast_column(
     column: &ArrayRef,
     field: &Field,
 ) -> Result<(ArrayRef, Vec<Misfit>), ArrowError> {
@@ -162,7 +162,7 @@ fn elements(
     let offsets = lists.offsets();
     let (start, end) = (offsets[0] as usize, offsets[lists.len()] as usize);
     let named = Field::new(field.name(), element.data_type().clone(), true);
-    let (values, misfits) = recast(&lists.values().slice(start, end - start), &named)?;
+    let (values, misfits) = cast_column(&lists.values().slice(start, end - start), &named)?;
     let mut of_lists: Vec<Misfit> = Vec::new();
     for misfit in misfits {
         let at = (start + misfit.row) as i32;
@@ -182,7 +182,7 @@ fn elements(
 fn values(column: &ArrayRef, field: &Field) -> Result<(ArrayRef, Vec<Misfit>), ArrowError> {
     let source = Arc::new(Field::new(field.name(), column.data_type().clone(), true));
     let options = json_options();
-    let mut texts = Texts::of(column, &source, field.data_type(), &options)?;
+    let mut texts = TextColumn::of(column, &source, field.data_type(), &options)?;
     let mut fitting = Columns::new(&Shape { fields: vec![field.clone()], time: None });
     let (mut misfits, mut text) = (Vec::new(), Vec::new());
     for row in 0..column.len() {
@@ -206,8 +206,8 @@ fn values(column: &ArrayRef, field: &Field) -> Result<(ArrayRef, Vec<Misfit>), A
 
 /// Returns true if a float would differ from the number in the file. Fractions have no exact
 /// float: only whole numbers are held to it, and all to the range.
-fn is_rounded(value: Value<'_>, column: &ArrayRef, field: &Field) -> bool {
-    let (Value::Number(text), to) = (value, field.data_type()) else { return false };
+fn is_rounded(value: FieldValue<'_>, column: &ArrayRef, field: &Field) -> bool {
+    let (FieldValue::Number(text), to) = (value, field.data_type()) else { return false };
     let Some(float) = number::parse_float(text).filter(|_| to.is_floating()) else { return false };
     let kept = if *to == DataType::Float32 { f64::from(float as f32) } else { float };
     let whole = number::parse_int(text).filter(|_| column.data_type().is_integer());
@@ -215,12 +215,12 @@ fn is_rounded(value: Value<'_>, column: &ArrayRef, field: &Field) -> bool {
 }
 
 /// The values of a column as a text format would have them.
-struct Texts<'a> {
+struct TextColumn<'a> {
     field: &'a Field,
-    kind: Kind<'a>,
+    kind: TextValues<'a>,
 }
 
-enum Kind<'a> {
+enum TextValues<'a> {
     Text(&'a StringArray),
     Bytes(&'a BinaryArray),
     Micros(Vec<Option<i64>>),
@@ -233,7 +233,7 @@ enum Kind<'a> {
     Json(NullableEncoder<'a>),
 }
 
-impl<'a> Texts<'a> {
+impl<'a> TextColumn<'a> {
     fn of(
         column: &'a ArrayRef,
         field: &'a FieldRef,
@@ -242,15 +242,15 @@ impl<'a> Texts<'a> {
     ) -> Result<Self, ArrowError> {
         let formatter = || ArrayFormatter::try_new(column, &FormatOptions::default());
         let kind = match column.data_type() {
-            DataType::Utf8 => Kind::Text(column.as_string()),
-            DataType::Binary => Kind::Bytes(column.as_binary()),
-            from if from.is_nested() => Kind::Json(make_encoder(field, column, options)?),
-            from if from.is_numeric() => Kind::Numbers(formatter()?),
+            DataType::Utf8 => TextValues::Text(column.as_string()),
+            DataType::Binary => TextValues::Bytes(column.as_binary()),
+            from if from.is_nested() => TextValues::Json(make_encoder(field, column, options)?),
+            from if from.is_numeric() => TextValues::Numbers(formatter()?),
             _ => match (Moments::of(column), Dates::of(column)) {
-                (Some(moments), _) if *to == DataType::Utf8 => Kind::Moments(moments),
-                (_, Some(dates)) if *to == DataType::Utf8 => Kind::Dates(dates),
-                (None, None) => Kind::Times(formatter()?),
-                _ => Kind::Micros(micros(column)?),
+                (Some(moments), _) if *to == DataType::Utf8 => TextValues::Moments(moments),
+                (_, Some(dates)) if *to == DataType::Utf8 => TextValues::Dates(dates),
+                (None, None) => TextValues::Times(formatter()?),
+                _ => TextValues::Micros(micros(column)?),
             },
         };
         Ok(Self { field, kind })
@@ -260,42 +260,42 @@ impl<'a> Texts<'a> {
     fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), String> {
         let bad = |why: &str| Err(format!("field `{}`: {why}", self.field.name()));
         match &mut self.kind {
-            Kind::Text(texts) => out.extend_from_slice(texts.value(row).as_bytes()),
-            Kind::Bytes(bytes) => {
+            TextValues::Text(texts) => out.extend_from_slice(texts.value(row).as_bytes()),
+            TextValues::Bytes(bytes) => {
                 out.extend_from_slice(bytes.value(row));
                 if std::str::from_utf8(out).is_err() {
                     return bad("bytes that are not UTF-8 are no text");
                 }
             }
-            Kind::Micros(micros) => {
+            TextValues::Micros(micros) => {
                 if micros[row].is_none() {
                     return bad("a time so far away is none of the column's type");
                 }
             }
-            Kind::Moments(moments) => moments.write(row, out),
-            Kind::Dates(dates) => dates.write(row, out),
-            Kind::Numbers(numbers) => {
+            TextValues::Moments(moments) => moments.write(row, out),
+            TextValues::Dates(dates) => dates.write(row, out),
+            TextValues::Numbers(numbers) => {
                 out.extend_from_slice(numbers.value(row).to_string().as_bytes());
             }
-            Kind::Times(times) => match times.value(row).try_to_string() {
+            TextValues::Times(times) => match times.value(row).try_to_string() {
                 Ok(text) => out.extend_from_slice(text.as_bytes()),
                 Err(_) => return bad("a time of day beyond the day has no text"),
             },
-            Kind::Json(json) => json.encode(row, out),
+            TextValues::Json(json) => json.encode(row, out),
         }
         Ok(())
     }
 
     /// The value with the text that was written.
-    fn value<'b>(&self, row: usize, text: &'b [u8]) -> Value<'b> {
+    fn value<'b>(&self, row: usize, text: &'b [u8]) -> FieldValue<'b> {
         match &self.kind {
-            Kind::Micros(micros) => micros[row].map_or(Value::Null, Value::Micros),
-            Kind::Numbers(_) if self.field.data_type().is_decimal() => {
-                Value::Number(without_zeros(text))
+            TextValues::Micros(micros) => micros[row].map_or(FieldValue::Null, FieldValue::Micros),
+            TextValues::Numbers(_) if self.field.data_type().is_decimal() => {
+                FieldValue::Number(without_zeros(text))
             }
-            Kind::Numbers(_) => Value::Number(text),
-            Kind::Json(_) => Value::Nested(text),
-            _ => Value::Text(text),
+            TextValues::Numbers(_) => FieldValue::Number(text),
+            TextValues::Json(_) => FieldValue::Nested(text),
+            _ => FieldValue::Text(text),
         }
     }
 }

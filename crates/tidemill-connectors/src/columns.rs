@@ -13,12 +13,12 @@ mod column;
 mod elements;
 mod nested;
 
-pub(crate) use column::{Value, micros_of_millis, parse_bool};
+pub(crate) use column::{FieldValue, micros_of_millis, parse_bool};
 
 use crate::column_type;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use column::Column;
+use column::ColumnBuilder;
 use std::sync::Arc;
 use tidemill_flow::TIME_COLUMN;
 
@@ -69,7 +69,7 @@ fn cells_of(data_type: &DataType) -> usize {
 /// Columns under way.
 pub(crate) struct Columns {
     schema: SchemaRef,
-    columns: Vec<Column>,
+    columns: Vec<ColumnBuilder>,
     time: Option<usize>,
     rows: usize,
     /// Columns of the current row whose newest value does not fit, and why.
@@ -78,7 +78,8 @@ pub(crate) struct Columns {
 
 impl Columns {
     pub(crate) fn new(shape: &Shape) -> Self {
-        let columns = shape.fields.iter().map(|field| Column::new(field.data_type())).collect();
+        let columns =
+            shape.fields.iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
         let (schema, misfits) = (shape.schema(), Vec::new());
         Self { schema, columns, time: shape.time, rows: 0, misfits }
     }
@@ -92,7 +93,7 @@ impl Columns {
     /// # Errors
     /// The value does not fit; the reason says why.
     #[inline]
-    pub(crate) fn put(&mut self, column: usize, value: Value<'_>) -> Result<(), String> {
+    pub(crate) fn put(&mut self, column: usize, value: FieldValue<'_>) -> Result<(), String> {
         let target = &mut self.columns[column];
         if target.len() > self.rows {
             target.truncate(self.rows);
@@ -107,7 +108,7 @@ impl Columns {
     /// Puts a value into a column of the current row, in place of an earlier one, which need not have
     /// fit. [`end_row`](Self::end_row) says whether the last one does.
     #[inline]
-    pub(crate) fn put_newest(&mut self, column: usize, value: Value<'_>) {
+    pub(crate) fn put_newest(&mut self, column: usize, value: FieldValue<'_>) {
         let outcome = self.put(column, value);
         if !self.misfits.is_empty() {
             self.misfits.retain(|(it, _)| *it != column);
@@ -197,20 +198,20 @@ pub(crate) fn largest_time(batch: &RecordBatch) -> Option<i64> {
 
 /// Why a value is bad that does not fit its column.
 #[cold]
-pub(crate) fn misfit(field: &Field, value: Value<'_>) -> String {
+pub(crate) fn misfit(field: &Field, value: FieldValue<'_>) -> String {
     let what = column_type::name(field.data_type());
     format!("field `{}`: {} is not a {what}", field.name(), shown(value))
 }
 
 /// A value for a message, not more of it than fits there.
-fn shown(value: Value<'_>) -> String {
+fn shown(value: FieldValue<'_>) -> String {
     let (open, text, close): (_, &[u8], _) = match value {
-        Value::Null => ("", b"null", ""),
-        Value::Bool(true) => ("", b"true", ""),
-        Value::Bool(false) => ("", b"false", ""),
-        Value::Number(text) | Value::Nested(text) => ("", text, ""),
-        Value::Text(text) => ("\"", text, "\""),
-        Value::Micros(_) => ("", b"a time", ""),
+        FieldValue::Null => ("", b"null", ""),
+        FieldValue::Bool(true) => ("", b"true", ""),
+        FieldValue::Bool(false) => ("", b"false", ""),
+        FieldValue::Number(text) | FieldValue::Nested(text) => ("", text, ""),
+        FieldValue::Text(text) => ("\"", text, "\""),
+        FieldValue::Micros(_) => ("", b"a time", ""),
     };
     let shown = String::from_utf8_lossy(&text[..text.len().min(QUOTED_BYTES_MAX)]);
     let more = if text.len() > QUOTED_BYTES_MAX { "…" } else { "" };

@@ -4,7 +4,7 @@
 //!   `NULL` without quotes are null too; `NULL` is so in text as well if there is one column only.
 //! - A record has as many fields as there are columns, or it is bad.
 
-use crate::columns::{COLUMNS_MAX, Columns, Shape, Value, parse_bool};
+use crate::columns::{COLUMNS_MAX, Columns, FieldValue, Shape, parse_bool};
 use crate::line_source::{BadRecords, Decode};
 use crate::number;
 use crate::type_inference::{Guess, Guesses};
@@ -203,7 +203,8 @@ impl CsvDecoder {
             } else {
                 field.text.is_empty() || field.is_missing()
             };
-            columns.put(index, if missing { Value::Null } else { Value::Text(field.text) })
+            columns
+                .put(index, if missing { FieldValue::Null } else { FieldValue::Text(field.text) })
         })?;
         if count == *fields {
             columns.end_row()

@@ -12,7 +12,7 @@ use crate::input::{Input, READ_AHEAD_BYTES};
 use crate::layout::plain_type;
 use crate::line_source::LineSource;
 use crate::parquet_file::ParquetBatches;
-use crate::schema_inference::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
+use crate::schema_inference::{InferredSchema, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
 use crate::type_inference::Guesses;
 use arrow_schema::{Field, SchemaRef};
 use std::{
@@ -184,21 +184,21 @@ fn plain_fields(schema: &SchemaRef) -> Vec<Field> {
     fields.map(|field| Field::new(field.name(), plain(field.data_type()), true)).collect()
 }
 
-fn find_arrow(file: Arc<dyn DiskRead>, size: u64) -> Result<Found, String> {
+fn find_arrow(file: Arc<dyn DiskRead>, size: u64) -> Result<InferredSchema, String> {
     let open = || ArrowBatches::open(file, size)?.schema();
     let schema = std::panic::catch_unwind(std::panic::AssertUnwindSafe(open))
         .map_err(|_| "its schema is damaged".to_owned())??;
     let shape = Shape { fields: plain_fields(&schema), time: None };
     let (data, kept_as_text) = ((0, 0), BTreeMap::new());
-    Ok(Found { shape, data, total: None, open: false, empty: false, kept_as_text })
+    Ok(InferredSchema { shape, data, total: None, open: false, empty: false, kept_as_text })
 }
 
-fn find_parquet(file: Arc<dyn DiskRead>, size: u64) -> Result<Found, String> {
+fn find_parquet(file: Arc<dyn DiskRead>, size: u64) -> Result<InferredSchema, String> {
     let batches = ParquetBatches::open(file, size)?;
     let shape = Shape { fields: plain_fields(&batches.schema()), time: None };
     let total = Some(batches.records());
     let (data, kept_as_text) = ((0, 0), BTreeMap::new());
-    Ok(Found { shape, data, total, open: false, empty: false, kept_as_text })
+    Ok(InferredSchema { shape, data, total, open: false, empty: false, kept_as_text })
 }
 
 fn find_lines(
@@ -206,7 +206,7 @@ fn find_lines(
     size: u64,
     spec: &FileSourceSpec,
     sample: usize,
-) -> Result<Found, String> {
+) -> Result<InferredSchema, String> {
     let delimiter = delimiter(spec);
     let (framing, mut seen) = match spec.format {
         Format::Json => (Framing::Json, Sample::Json(Guesses::default())),
@@ -238,7 +238,7 @@ fn find_lines(
     }
     let open = matches!(spec.format, Format::Json | Format::Influx);
     let kept_as_text = seen.kept_as_text();
-    Ok(Found { shape: seen.shape(), data, total: Some(size), open, empty, kept_as_text })
+    Ok(InferredSchema { shape: seen.shape(), data, total: Some(size), open, empty, kept_as_text })
 }
 
 /// Returns true if a name holds a carriage return, with which old programs end lines: then the whole file

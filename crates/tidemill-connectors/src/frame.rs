@@ -119,10 +119,12 @@ fn quoted(view: &[u8], line: &[u8], (fields, delimiter): (usize, u8), last: bool
     loop {
         found += 1;
         match field_end(view, at, delimiter) {
-            End::Field(end) if fields == 0 || found < fields || end < line.len() => at = end + 1,
+            FieldEnd::Field(end) if fields == 0 || found < fields || end < line.len() => {
+                at = end + 1
+            }
             // Too many fields: on one line the reader says so, over several it is a stray quote.
-            End::Field(_) | End::Broken => return Some(bad),
-            End::Record(end) => {
+            FieldEnd::Field(_) | FieldEnd::Broken => return Some(bad),
+            FieldEnd::Record(end) => {
                 lines += memchr::memchr_iter(b'\n', &view[..end]).count();
                 let len = end + 1;
                 if len > line.len() && fields != 0 && found != fields {
@@ -132,7 +134,7 @@ fn quoted(view: &[u8], line: &[u8], (fields, delimiter): (usize, u8), last: bool
                 let lines = u32::try_from(lines).ok()? + 1;
                 return Some(Frame { len, body, lines, is: Framed::Record });
             }
-            End::File { open: false } if last => {
+            FieldEnd::File { open: false } if last => {
                 let body = trim_end(view);
                 let lines = memchr::memchr_iter(b'\n', view).count();
                 if lines > 0 && fields != 0 && found != fields {
@@ -141,13 +143,13 @@ fn quoted(view: &[u8], line: &[u8], (fields, delimiter): (usize, u8), last: bool
                 let lines = u32::try_from(lines).ok()?;
                 return Some(Frame { len: view.len(), body, lines, is: Framed::Record });
             }
-            End::File { .. } if last || view.len() > RECORD_BYTES_MAX => return Some(bad),
-            End::File { .. } => return None,
+            FieldEnd::File { .. } if last || view.len() > RECORD_BYTES_MAX => return Some(bad),
+            FieldEnd::File { .. } => return None,
         }
     }
 }
 
-enum End {
+enum FieldEnd {
     /// The byte between fields stands there.
     Field(usize),
     /// A line break stands there.
@@ -159,28 +161,28 @@ enum End {
 }
 
 /// Where the CSV field that starts at `at` ends.
-fn field_end(view: &[u8], at: usize, delimiter: u8) -> End {
+fn field_end(view: &[u8], at: usize, delimiter: u8) -> FieldEnd {
     if view.get(at) != Some(&b'"') {
         return match memchr::memchr2(delimiter, b'\n', &view[at..]) {
-            Some(end) if view[at + end] == delimiter => End::Field(at + end),
-            Some(end) => End::Record(at + end),
-            None => End::File { open: false },
+            Some(end) if view[at + end] == delimiter => FieldEnd::Field(at + end),
+            Some(end) => FieldEnd::Record(at + end),
+            None => FieldEnd::File { open: false },
         };
     }
     let mut at = at + 1;
     loop {
         match memchr(b'"', &view[at..]) {
-            None => return End::File { open: true },
+            None => return FieldEnd::File { open: true },
             Some(quote) => at += quote + 1,
         }
         match &view[at..] {
             // Two quotes in a row are one quote of the text.
             [b'"', ..] => at += 1,
-            [next, ..] if *next == delimiter => return End::Field(at),
-            [b'\n', ..] => return End::Record(at),
-            [b'\r', b'\n', ..] => return End::Record(at + 1),
-            [] | [b'\r'] => return End::File { open: false },
-            _ => return End::Broken,
+            [next, ..] if *next == delimiter => return FieldEnd::Field(at),
+            [b'\n', ..] => return FieldEnd::Record(at),
+            [b'\r', b'\n', ..] => return FieldEnd::Record(at + 1),
+            [] | [b'\r'] => return FieldEnd::File { open: false },
+            _ => return FieldEnd::Broken,
         }
     }
 }

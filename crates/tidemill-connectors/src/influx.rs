@@ -5,7 +5,7 @@
 //! - In a file one point a line; in the record of a stream a text field may hold line breaks.
 
 use crate::column_type::moment_type;
-use crate::columns::{Columns, Shape, Value};
+use crate::columns::{Columns, FieldValue, Shape};
 use crate::line_source::{BadRecords, Decode};
 use crate::number;
 use crate::type_inference::{Guess, Guesses};
@@ -29,10 +29,10 @@ const TIME: &str = "time";
 const SIGNS: &[u8] = b",= ";
 
 /// One part of a point.
-enum Part<'a> {
+enum PointPart<'a> {
     Measurement(&'a [u8]),
     Tag(&'a [u8], &'a [u8]),
-    Field(&'a [u8], Value<'a>, Guess),
+    Field(&'a [u8], FieldValue<'a>, Guess),
 }
 
 /// A tag or a field may not be called as a column that every point has: one value would replace
@@ -46,12 +46,12 @@ fn check_name(what: &str, name: &[u8]) -> Result<(), String> {
     }
 }
 
-struct Reader<'a> {
+struct LineReader<'a> {
     line: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl LineReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.line.get(self.at).copied()
     }
@@ -174,16 +174,16 @@ fn sort_tags(line: &[u8], tags: &mut [TagSpan]) -> Result<bool, String> {
 fn parts(
     line: &[u8],
     scratch: &mut Scratch,
-    mut each: impl FnMut(Part<'_>) -> Result<(), String>,
+    mut each: impl FnMut(PointPart<'_>) -> Result<(), String>,
 ) -> Result<(Layout, bool), String> {
-    let mut reader = Reader { line, at: 0 };
+    let mut reader = LineReader { line, at: 0 };
     let Scratch { key, value, tags } = scratch;
     tags.clear();
     reader.skip_space();
     let start = reader.at;
     reader.name((b", ", b", "), "a measurement", key)?;
     let measurement = reader.at;
-    each(Part::Measurement(key))?;
+    each(PointPart::Measurement(key))?;
     while reader.peek() == Some(b',') {
         reader.at += 1;
         let from = reader.at;
@@ -196,7 +196,7 @@ fn parts(
         }
         check_name("tag", key)?;
         tags.push(TagSpan { name, whole: from..reader.at });
-        each(Part::Tag(key, value))?;
+        each(PointPart::Tag(key, value))?;
     }
     let is_sorted = sort_tags(line, tags)?;
     let series = reader.at;
@@ -213,12 +213,12 @@ fn parts(
         reader.expect(b'=', "`=` after a field's name")?;
         if reader.peek() == Some(b'"') {
             reader.quoted(value)?;
-            each(Part::Field(key, Value::Text(value), Guess::Text))?;
+            each(PointPart::Field(key, FieldValue::Text(value), Guess::Text))?;
         } else {
             reader.name((b", ", SIGNS), "a field's value", value)?;
             let (read, guess) = plain(value)
                 .ok_or_else(|| format!("field `{}`: `{}` is no value", lossy(key), lossy(value)))?;
-            each(Part::Field(key, read, guess))?;
+            each(PointPart::Field(key, read, guess))?;
         }
         if reader.peek() != Some(b',') {
             break;
@@ -253,24 +253,26 @@ fn lossy(text: &[u8]) -> String {
 
 /// A field's value that is not a text, and its type: a number without `i` or `u` is a float, also
 /// if it is whole.
-fn plain(text: &[u8]) -> Option<(Value<'_>, Guess)> {
+fn plain(text: &[u8]) -> Option<(FieldValue<'_>, Guess)> {
     match text {
-        b"t" | b"T" | b"true" | b"True" | b"TRUE" => Some((Value::Bool(true), Guess::Bool)),
-        b"f" | b"F" | b"false" | b"False" | b"FALSE" => Some((Value::Bool(false), Guess::Bool)),
+        b"t" | b"T" | b"true" | b"True" | b"TRUE" => Some((FieldValue::Bool(true), Guess::Bool)),
+        b"f" | b"F" | b"false" | b"False" | b"FALSE" => {
+            Some((FieldValue::Bool(false), Guess::Bool))
+        }
         [b'+', ..] => None,
         [digits @ .., b'i'] => {
             let int = number::parse_int(digits).filter(|it| i64::try_from(*it).is_ok())?;
-            Some((Value::Number(digits), Guess::int(int)))
+            Some((FieldValue::Number(digits), Guess::int(int)))
         }
         [digits @ .., b'u'] => {
             let is_signed = digits.starts_with(b"-");
             let int = number::parse_int(digits).filter(|it| u64::try_from(*it).is_ok())?;
-            (!is_signed).then_some((Value::Number(digits), Guess::int(int)))
+            (!is_signed).then_some((FieldValue::Number(digits), Guess::int(int)))
         }
         _ => {
             let plain = |it: &u8| matches!(it, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
             let is_float = number::parse_float(text).is_some_and(f64::is_finite);
-            (text.iter().all(plain) && is_float).then_some((Value::Number(text), Guess::Float))
+            (text.iter().all(plain) && is_float).then_some((FieldValue::Number(text), Guess::Float))
         }
     }
 }
@@ -331,9 +333,9 @@ impl InfluxGuesses {
         let mut by_name: HashMap<String, usize> = HashMap::new();
         let outcome = parts(line, &mut Scratch::default(), |part| {
             match part {
-                Part::Measurement(_) => {}
-                Part::Tag(name, _) => tags.push(lossy_name(name)),
-                Part::Field(name, _, guess) => {
+                PointPart::Measurement(_) => {}
+                PointPart::Tag(name, _) => tags.push(lossy_name(name)),
+                PointPart::Field(name, _, guess) => {
                     let name = lossy_name(name);
                     let next = fields.len();
                     match *by_name.entry(name.clone()).or_insert(next) {
@@ -388,21 +390,21 @@ impl InfluxDecoder {
 
     fn point(&mut self, line: &[u8]) -> Result<(), String> {
         let Self { columns, by_name, scratch } = self;
-        let mut put = |name: &[u8], value: Value<'_>| {
+        let mut put = |name: &[u8], value: FieldValue<'_>| {
             if let Some(column) = by_name.get(name) {
                 columns.put_newest(*column, value);
             }
         };
         let (layout, _) = parts(line, scratch, |part| {
             match part {
-                Part::Measurement(text) => put(MEASUREMENT.as_bytes(), Value::Text(text)),
-                Part::Tag(name, text) => put(name, Value::Text(text)),
-                Part::Field(name, value, _) => put(name, value),
+                PointPart::Measurement(text) => put(MEASUREMENT.as_bytes(), FieldValue::Text(text)),
+                PointPart::Tag(name, text) => put(name, FieldValue::Text(text)),
+                PointPart::Field(name, value, _) => put(name, value),
             }
             Ok(())
         })?;
         if let Some(timestamp_ns) = layout.timestamp {
-            put(TIME.as_bytes(), Value::Micros(timestamp_ns.div_euclid(1_000)));
+            put(TIME.as_bytes(), FieldValue::Micros(timestamp_ns.div_euclid(1_000)));
         }
         columns.end_row()
     }

@@ -28,7 +28,7 @@ const CHUNK_BYTES_MAX: usize = 64 << 20;
 
 /// One record within a chunk.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record {
+pub(crate) struct RecordRange {
     /// Where it starts and ends in the chunk, without the end of its line.
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -53,7 +53,7 @@ pub(crate) struct Input {
     /// The number of its line, from 1.
     line: u64,
     read_ahead: usize,
-    records: Vec<Record>,
+    records: Vec<RecordRange>,
     /// The head of a line that was passed over.
     head: Vec<u8>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Input {
 /// A run of whole records.
 pub(crate) struct Chunk<'a> {
     pub(crate) bytes: &'a [u8],
-    pub(crate) records: &'a mut Vec<Record>,
+    pub(crate) records: &'a mut Vec<RecordRange>,
     /// Input bytes that it took.
     pub(crate) taken: usize,
     /// Where it starts in the file.
@@ -220,7 +220,7 @@ impl Input {
                     };
                     if frame.is != Framed::Skip {
                         let end = at + frame.body;
-                        self.records.push(Record { start: at, end, line: lines, bad });
+                        self.records.push(RecordRange { start: at, end, line: lines, bad });
                     }
                     at += frame.len;
                     lines += frame.lines;
@@ -272,7 +272,7 @@ impl Input {
         }
         let taken = usize::try_from(self.offset - offset).unwrap_or(usize::MAX);
         let bad = Some("the line is longer than 16 MiB");
-        self.records.push(Record { start: 0, end: self.head.len(), line: 0, bad });
+        self.records.push(RecordRange { start: 0, end: self.head.len(), line: 0, bad });
         Ok(Chunk { bytes: &self.head, records: &mut self.records, taken, offset, line })
     }
 

@@ -7,7 +7,7 @@
 mod infer;
 pub(crate) mod scan;
 
-use crate::columns::{Columns, Shape, Value};
+use crate::columns::{Columns, FieldValue, Shape};
 use crate::line_source::{BadRecords, Decode};
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
@@ -60,11 +60,11 @@ impl JsonDecoder {
                     more = scanner.next_in_object()?;
                     continue;
                 }
-                (Token::Null, _) => Value::Null,
-                (Token::Bool(value), _) => Value::Bool(value),
-                (Token::Number(text), _) => Value::Number(text),
-                (Token::Text(text), _) => Value::Text(text),
-                (Token::Nested(text), _) => Value::Nested(text),
+                (Token::Null, _) => FieldValue::Null,
+                (Token::Bool(value), _) => FieldValue::Bool(value),
+                (Token::Number(text), _) => FieldValue::Number(text),
+                (Token::Text(text), _) => FieldValue::Text(text),
+                (Token::Nested(text), _) => FieldValue::Nested(text),
             };
             if let Some(column) = column {
                 self.columns.put_newest(column, value);

@@ -21,16 +21,16 @@ use address::Address;
 use arrow_array::{ArrayRef, RecordBatch, StringArray, cast::AsArray};
 use arrow_schema::SchemaRef;
 use at_least_once::AtLeastOnce;
-use column_mapping::Column;
-use connection::Link;
+use column_mapping::TargetColumn;
+use connection::PostgresConnection;
 use encode::{EncodeError, Encoder, Unfit};
 use exactly_once::ExactlyOnce;
-use fault::{Trouble, is_race, said};
-use load::{Load, Pending};
+use fault::{DatabaseFault, is_race, said};
+use load::{Load, PendingCycle};
 use name::TableName;
 use session::{BEGIN, Session};
 use std::{collections::VecDeque, path::Path, sync::Arc};
-use table::Table;
+use table::TableDescription;
 use tidemill_env::World;
 use tidemill_flow::{Block, RETRY_PAUSE_US, RetryPolicy, Sink, SinkError, dead_letter};
 use tidemill_types::{Cycle, job::PostgresSinkSpec};
@@ -65,17 +65,17 @@ pub struct PostgresSink {
     table: TableName,
     schema: SchemaRef,
     session: Session,
-    writer: Writer,
+    writer: PostgresWriter,
     life: String,
     /// Made when the sink is opened.
     encoder: Encoder,
     load: Option<Load>,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingCycle>,
     /// Its rows are dead letters: no stage stands before them in which something could be replaced.
     takes_letters: bool,
 }
 
-enum Writer {
+enum PostgresWriter {
     ExactlyOnce(Box<ExactlyOnce>),
     AtLeastOnce(AtLeastOnce),
 }
@@ -109,20 +109,22 @@ impl PostgresSink {
                 exactly_once::MARKS
             )));
         }
-        let (link, found) = look(world, &address, &table).map_err(|trouble| {
-            let (kind, error, more) = match trouble {
-                Trouble::Passing(error) => {
+        let (connection, found) = look(world, &address, &table).map_err(|fault| {
+            let (kind, error, more) = match fault {
+                DatabaseFault::Passing(error) => {
                     (ConnectorErrorKind::Away, error, "; it must be up when the job starts")
                 }
-                Trouble::Lasting(error) => (ConnectorErrorKind::Unreachable, error, ""),
+                DatabaseFault::Lasting(error) => (ConnectorErrorKind::Unreachable, error, ""),
             };
             let shown = &address.shown;
             let message = format!("the database at `{shown}` cannot be used: {error}{more}");
             ConnectorError { kind, message }
         })?;
         match found {
-            Some(found) => column_mapping::fit(&table, &found, schema, &spec.key, notes.is_some()),
-            None if spec.create => column_mapping::to_be_made(schema, &spec.key),
+            Some(found) => {
+                column_mapping::map_columns(&table, &found, schema, &spec.key, notes.is_some())
+            }
+            None if spec.create => column_mapping::columns_of_new_table(schema, &spec.key),
             None => {
                 return Err(no_table(format!(
                     "the database at `{}` has no table `{table}`: create it, or say `create: true`",
@@ -134,17 +136,17 @@ impl PostgresSink {
         let now = world.clock.wall_micros().unsigned_abs();
         let life = format!("{:016x}", world.random(now ^ u64::from(u32::MAX)).next());
         let writer = match notes {
-            Some(path) => {
-                Writer::ExactlyOnce(Box::new(ExactlyOnce::new(world, of, &table, &life, path)))
-            }
-            None => Writer::AtLeastOnce(AtLeastOnce::default()),
+            Some(path) => PostgresWriter::ExactlyOnce(Box::new(ExactlyOnce::new(
+                world, of, &table, &life, path,
+            ))),
+            None => PostgresWriter::AtLeastOnce(AtLeastOnce::default()),
         };
         Ok(Box::new(Self {
             spec: spec.clone(),
             name: table.to_string(),
             table,
             schema: Arc::clone(schema),
-            session: Session::new(world, address, link),
+            session: Session::new(world, address, connection),
             writer,
             life,
             encoder: Encoder::new(Vec::new(), false),
@@ -169,16 +171,16 @@ impl PostgresSink {
 
     /// The table's columns for the rows; it is made if it is to be. `held` says that rows are to be
     /// in it.
-    fn find_or_make(&mut self, held: Cycle) -> Result<Vec<Column>, Trouble> {
+    fn find_or_make(&mut self, held: Cycle) -> Result<Vec<TargetColumn>, DatabaseFault> {
         let Self { spec, table, schema, session, writer, .. } = self;
-        let once = matches!(writer, Writer::ExactlyOnce(_));
+        let once = matches!(writer, PostgresWriter::ExactlyOnce(_));
         session.persist_or_tell(async |client| {
             if let Some(columns) = find(client, (table, schema, spec), once).await? {
                 return Ok(columns);
             }
             if held > Cycle::NONE {
                 let text = "the rows of earlier cycles are gone with it; start the job anew";
-                return Err(Trouble::Lasting(format!(
+                return Err(DatabaseFault::Lasting(format!(
                     "there is no such table any more, and {text}"
                 )));
             }
@@ -205,20 +207,23 @@ async fn find(
     client: &Client,
     (table, schema, spec): (&TableName, &SchemaRef, &PostgresSinkSpec),
     once: bool,
-) -> Result<Option<Vec<Column>>, Trouble> {
+) -> Result<Option<Vec<TargetColumn>>, DatabaseFault> {
     let Some(found) = table::look(client, table).await? else { return Ok(None) };
-    column_mapping::fit(table, &found, schema, &spec.key, once).map(Some).map_err(Trouble::Lasting)
+    column_mapping::map_columns(table, &found, schema, &spec.key, once)
+        .map(Some)
+        .map_err(DatabaseFault::Lasting)
 }
 
 /// Makes the table.
 async fn make(
     client: &Client,
     (table, schema, spec): (&TableName, &SchemaRef, &PostgresSinkSpec),
-) -> Result<Vec<Column>, Trouble> {
-    let columns = column_mapping::to_be_made(schema, &spec.key).map_err(Trouble::Lasting)?;
+) -> Result<Vec<TargetColumn>, DatabaseFault> {
+    let columns =
+        column_mapping::columns_of_new_table(schema, &spec.key).map_err(DatabaseFault::Lasting)?;
     match client.batch_execute(&table::creation(table, &columns, schema, &spec.key)).await {
         // It is there now, and has to fit.
-        Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
+        Err(error) if is_race(&error) => Err(DatabaseFault::Passing(said(&error))),
         made => Ok(made.map(|()| columns)?),
     }
 }
@@ -226,7 +231,7 @@ async fn make(
 /// The rows as a table that is made for them gets them.
 #[cfg(test)]
 pub(crate) fn copy_bytes(batch: &RecordBatch) -> Result<Vec<u8>, String> {
-    let columns = column_mapping::to_be_made(batch.schema_ref(), &[])?;
+    let columns = column_mapping::columns_of_new_table(batch.schema_ref(), &[])?;
     let mut out = Vec::new();
     let written = Encoder::new(columns, false).rows(batch, &mut out);
     written.map_err(|error| format!("{error:?}"))?;
@@ -238,7 +243,7 @@ fn look(
     world: &World,
     address: &Address,
     name: &TableName,
-) -> Result<(Link, Option<Table>), Trouble> {
+) -> Result<(PostgresConnection, Option<TableDescription>), DatabaseFault> {
     let mut tries = 1;
     let begun_us = world.clock.monotonic_micros();
     loop {
@@ -246,7 +251,7 @@ fn look(
         let looked = address.connect(world, async move |client| table::look(client, &name).await);
         let took_us = world.clock.monotonic_micros().saturating_sub(begun_us);
         match looked {
-            Err(Trouble::Passing(_)) if tries < TRIES && took_us < LOOK_US_MAX => {
+            Err(DatabaseFault::Passing(_)) if tries < TRIES && took_us < LOOK_US_MAX => {
                 world.clock.sleep_micros(RETRY_PAUSE_US.0);
                 tries += 1;
             }
@@ -260,8 +265,8 @@ impl Sink for PostgresSink {
     fn check(&mut self) -> Result<(), SinkError> {
         let Self { spec, table, schema, session, writer, .. } = self;
         let once = match writer {
-            Writer::ExactlyOnce(once) => Some(once),
-            Writer::AtLeastOnce(_) => None,
+            PostgresWriter::ExactlyOnce(once) => Some(once),
+            PostgresWriter::AtLeastOnce(_) => None,
         };
         let checked = session.persist_or_tell(async |client| {
             client.batch_execute(BEGIN).await?;
@@ -273,22 +278,22 @@ impl Sink for PostgresSink {
             }
             Ok(client.batch_execute("ROLLBACK").await?)
         });
-        checked.map_err(|trouble| self.refused(trouble.into()))
+        checked.map_err(|fault| self.refused(fault.into()))
     }
 
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         let held = match &mut self.writer {
-            Writer::ExactlyOnce(once) => once.open(resume, &mut self.session),
-            Writer::AtLeastOnce(_) => Ok(Cycle::NONE),
+            PostgresWriter::ExactlyOnce(once) => once.open(resume, &mut self.session),
+            PostgresWriter::AtLeastOnce(_) => Ok(Cycle::NONE),
         };
         let held = held.map_err(|error| self.refused(error))?;
-        if let Writer::ExactlyOnce(once) = &self.writer {
+        if let PostgresWriter::ExactlyOnce(once) = &self.writer {
             self.table = once.table();
         }
-        let columns = self.find_or_make(held).map_err(|trouble| self.refused(trouble.into()))?;
+        let columns = self.find_or_make(held).map_err(|fault| self.refused(fault.into()))?;
         let load = Load::new(&self.table, &columns, &self.spec.key, &self.life);
         let types = self.session.persist_or_tell(async |client| load.types(client).await);
-        let types = types.map_err(|trouble| self.refused(trouble.into()))?;
+        let types = types.map_err(|fault| self.refused(fault.into()))?;
         let load = load.encoded_for(types);
         self.encoder = Encoder::new(columns, load.is_numbered());
         self.load = Some(load);
@@ -296,7 +301,7 @@ impl Sink for PostgresSink {
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
-        let mut pending = Pending { cycle, bytes: Vec::new() };
+        let mut pending = PendingCycle { cycle, bytes: Vec::new() };
         let mut rows = 0;
         for block in blocks.iter().filter(|it| !it.is_empty()) {
             let mut batch = block.batch();
@@ -327,8 +332,10 @@ impl Sink for PostgresSink {
         }
         let ready = &self.pending.make_contiguous()[..count];
         let outcome = match &mut self.writer {
-            Writer::ExactlyOnce(once) => once.commit(&mut self.session, cycle, load, ready),
-            Writer::AtLeastOnce(repeating) => repeating.commit(&mut self.session, load, ready),
+            PostgresWriter::ExactlyOnce(once) => once.commit(&mut self.session, cycle, load, ready),
+            PostgresWriter::AtLeastOnce(repeating) => {
+                repeating.commit(&mut self.session, load, ready)
+            }
         };
         outcome.map_err(|error| self.failed(error))?;
         self.pending.drain(..count);

@@ -1,11 +1,11 @@
 //! The columns of records: guessed from a sample, then fitted to the job's schema.
 //!
 //! ```text
-//! records ─▶ Sample ─▶ Found: names, types ─▶ schema of the job ─▶ event time ─▶ Shape
+//! records ─▶ Sample ─▶ InferredSchema: names, types ─▶ schema of the job ─▶ event time ─▶ Shape
 //! ```
 
 use crate::batch_source;
-use crate::column_cast::can_be;
+use crate::column_cast::can_cast;
 use crate::column_type::{self, moment_type};
 use crate::columns::{COLUMNS_MAX, Columns, Shape};
 use crate::csv::{self, CsvDecoder};
@@ -27,7 +27,7 @@ pub(crate) const SAMPLE_RECORDS: usize = 10_000;
 pub(crate) const SAMPLE_BYTES_MAX: u64 = 64 << 20;
 
 /// The columns found in the first records.
-pub(crate) struct Found {
+pub(crate) struct InferredSchema {
     /// Columns and their types.
     pub(crate) shape: Shape,
     /// A file: where its records begin, and the number of that line.
@@ -42,7 +42,7 @@ pub(crate) struct Found {
     pub(crate) kept_as_text: BTreeMap<String, String>,
 }
 
-impl Found {
+impl InferredSchema {
     /// Gives columns the types that the job names, and finds event time. `subject` names the owner
     /// of the columns, for messages.
     ///
@@ -156,7 +156,7 @@ fn apply_schema(
     subject: &str,
     format: Format,
     schema: &Named<String>,
-    found: &mut Found,
+    found: &mut InferredSchema,
 ) -> Result<(), ConnectorError> {
     for (name, type_name) in schema {
         let data_type = column_type::parse(type_name).map_err(|nearest| {
@@ -174,7 +174,7 @@ fn apply_schema(
         let fields = &mut found.shape.fields;
         match fields.iter().position(|field| field.name() == name) {
             Some(index)
-                if is_columnar(format) && !can_be(fields[index].data_type(), &data_type) =>
+                if is_columnar(format) && !can_cast(fields[index].data_type(), &data_type) =>
             {
                 let found = fields[index].data_type();
                 return Err(no_way(subject, (name, type_name), found));
@@ -200,7 +200,7 @@ fn no_way(subject: &str, (name, type_name): (&String, &str), found: &DataType) -
     let message =
         format!("column `{name}` of `{subject}` is {found}, which cannot be read as `{type_name}`");
     let names = ["boolean", "bigint", "double", "text", "date", "timestamp"];
-    let fits = |name: &&str| column_type::parse(name).is_ok_and(|it| can_be(found, &it));
+    let fits = |name: &&str| column_type::parse(name).is_ok_and(|it| can_cast(found, &it));
     let fitting: Vec<&str> = names.into_iter().filter(fits).collect();
     let expected = match fitting.as_slice() {
         [] => "the type that it has".to_owned(),
@@ -223,7 +223,7 @@ fn apply_time(
     subject: &str,
     format: Format,
     time: &TimeSpec,
-    found: &mut Found,
+    found: &mut InferredSchema,
 ) -> Result<(), ConnectorError> {
     let fields = &mut found.shape.fields;
     if found.open && found.empty && fields.iter().all(|field| *field.name() != time.field) {

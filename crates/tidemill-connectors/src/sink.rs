@@ -147,13 +147,13 @@ fn try_columns(
 
 /// Encoded rows that wait for their cycle's commit.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingRows {
     bytes: Vec<u8>,
     /// Where the rows of a cycle end in `bytes`.
     ends: Vec<(Cycle, usize)>,
 }
 
-impl Pending {
+impl PendingRows {
     /// Says that the rows of a cycle are all there.
     fn end(&mut self, cycle: Cycle) {
         self.ends.push((cycle, self.bytes.len()));

@@ -1,6 +1,6 @@
 //! Text: every line is a record, in the column `text`.
 
-use crate::columns::{Columns, Shape, Value};
+use crate::columns::{Columns, FieldValue, Shape};
 use crate::line_source::{BadRecords, Decode};
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field};
@@ -18,7 +18,7 @@ pub(crate) struct TextDecoder(pub(crate) Columns);
 
 impl Decode for TextDecoder {
     fn record(&mut self, record: &[u8]) -> Result<(), String> {
-        let outcome = self.0.put(0, Value::Text(record)).and_then(|()| self.0.end_row());
+        let outcome = self.0.put(0, FieldValue::Text(record)).and_then(|()| self.0.end_row());
         if outcome.is_err() {
             self.0.undo_row();
         }

@@ -15,8 +15,8 @@ use arrow_schema::TimeUnit;
 fn read(column: impl Array + 'static, to: &str) -> (Vec<String>, Vec<(usize, String)>) {
     let column: ArrayRef = Arc::new(column);
     let field = Field::new("c", parse(to).unwrap(), true);
-    assert!(can_be(column.data_type(), field.data_type()), "{column:?} as {to}");
-    let (column, misfits) = recast(&column, &field).unwrap();
+    assert!(can_cast(column.data_type(), field.data_type()), "{column:?} as {to}");
+    let (column, misfits) = cast_column(&column, &field).unwrap();
     assert_eq!(column.data_type(), field.data_type());
     for misfit in &misfits {
         assert!(column.data_type().is_nested() || column.is_null(misfit.row));
@@ -95,7 +95,7 @@ fn times_of_other_units_are_the_same_times_or_do_not_fit() {
 fn a_time_of_day_beyond_the_day_makes_its_record_bad() {
     let as_is = |column: ArrayRef| {
         let field = Field::new("c", column.data_type().clone(), true);
-        let (same, misfits) = recast(&column, &field).unwrap();
+        let (same, misfits) = cast_column(&column, &field).unwrap();
         assert_eq!(&same, &column);
         misfits.into_iter().map(|it| (it.row, it.value)).collect::<Vec<_>>()
     };
@@ -167,6 +167,6 @@ fn types_of_which_no_value_fits_are_known_before() {
         (DataType::Utf8, "text[]"),
         (DataType::Binary, "bigint"),
     ] {
-        assert!(!can_be(&from, &parse(to).unwrap()), "{from} as {to}");
+        assert!(!can_cast(&from, &parse(to).unwrap()), "{from} as {to}");
     }
 }

@@ -18,7 +18,7 @@ use tidemill_types::Micros;
 
 /// A value as a format writes it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Value<'a> {
+pub(crate) enum FieldValue<'a> {
     Null,
     Bool(bool),
     /// A number's text, as JSON writes numbers.
@@ -33,12 +33,12 @@ pub(crate) enum Value<'a> {
 /// Rows that turned out bad, and why.
 pub(super) type Misfits = Vec<(usize, String)>;
 
-pub(super) struct Column {
-    values: Values,
+pub(super) struct ColumnBuilder {
+    values: ValueBuilder,
     nulls: NullBufferBuilder,
 }
 
-enum Values {
+enum ValueBuilder {
     /// All signed integers, dates and moments.
     Int {
         kind: IntKind,
@@ -77,13 +77,13 @@ enum IntKind {
     Moment,
 }
 
-fn int(min: i64, max: i64) -> Values {
-    Values::Int { kind: IntKind::Number { min, max }, values: Vec::new() }
+fn int(min: i64, max: i64) -> ValueBuilder {
+    ValueBuilder::Int { kind: IntKind::Number { min, max }, values: Vec::new() }
 }
 
-impl Column {
+impl ColumnBuilder {
     pub(super) fn new(data_type: &DataType) -> Self {
-        let unsigned = |max| Values::Unsigned { max, values: Vec::new() };
+        let unsigned = |max| ValueBuilder::Unsigned { max, values: Vec::new() };
         let values = match data_type {
             DataType::Int8 => int(i8::MIN.into(), i8::MAX.into()),
             DataType::Int16 => int(i16::MIN.into(), i16::MAX.into()),
@@ -93,13 +93,19 @@ impl Column {
             DataType::UInt16 => unsigned(u16::MAX.into()),
             DataType::UInt32 => unsigned(u32::MAX.into()),
             DataType::UInt64 => unsigned(u64::MAX),
-            DataType::Float32 => Values::Float { kind: FloatKind::Single, values: Vec::new() },
-            DataType::Float64 => Values::Float { kind: FloatKind::Double, values: Vec::new() },
-            DataType::Boolean => Values::Bool(BooleanBufferBuilder::new(0)),
-            DataType::Date32 => Values::Int { kind: IntKind::Date, values: Vec::new() },
-            DataType::Timestamp(_, _) => Values::Int { kind: IntKind::Moment, values: Vec::new() },
-            DataType::Utf8 => Values::Text { bytes: Vec::new(), ends: vec![0] },
-            _ => Values::Nested { json: Vec::new(), ends: Vec::new() },
+            DataType::Float32 => {
+                ValueBuilder::Float { kind: FloatKind::Single, values: Vec::new() }
+            }
+            DataType::Float64 => {
+                ValueBuilder::Float { kind: FloatKind::Double, values: Vec::new() }
+            }
+            DataType::Boolean => ValueBuilder::Bool(BooleanBufferBuilder::new(0)),
+            DataType::Date32 => ValueBuilder::Int { kind: IntKind::Date, values: Vec::new() },
+            DataType::Timestamp(_, _) => {
+                ValueBuilder::Int { kind: IntKind::Moment, values: Vec::new() }
+            }
+            DataType::Utf8 => ValueBuilder::Text { bytes: Vec::new(), ends: vec![0] },
+            _ => ValueBuilder::Nested { json: Vec::new(), ends: Vec::new() },
         };
         Self { values, nulls: NullBufferBuilder::new(0) }
     }
@@ -109,7 +115,7 @@ impl Column {
     }
 
     pub(super) fn is_text(&self) -> bool {
-        matches!(self.values, Values::Text { .. })
+        matches!(self.values, ValueBuilder::Text { .. })
     }
 
     /// The last value of a column of moments; none if it is null.
@@ -117,7 +123,7 @@ impl Column {
     pub(super) fn last_moment(&self) -> Option<Micros> {
         let last = self.nulls.len().checked_sub(1).filter(|last| self.nulls.is_valid(*last));
         match &self.values {
-            Values::Int { kind: IntKind::Moment, values } => {
+            ValueBuilder::Int { kind: IntKind::Moment, values } => {
                 last.and_then(|last| values.get(last).copied().map(Micros))
             }
             _ => None,
@@ -130,15 +136,15 @@ impl Column {
         }
         self.nulls.truncate(len);
         match &mut self.values {
-            Values::Int { values, .. } => values.truncate(len),
-            Values::Unsigned { values, .. } => values.truncate(len),
-            Values::Float { values, .. } => values.truncate(len),
-            Values::Bool(values) => values.truncate(len),
-            Values::Text { bytes, ends } => {
+            ValueBuilder::Int { values, .. } => values.truncate(len),
+            ValueBuilder::Unsigned { values, .. } => values.truncate(len),
+            ValueBuilder::Float { values, .. } => values.truncate(len),
+            ValueBuilder::Bool(values) => values.truncate(len),
+            ValueBuilder::Text { bytes, ends } => {
                 ends.truncate(len + 1);
                 bytes.truncate(ends[len] as usize);
             }
-            Values::Nested { json, ends } => {
+            ValueBuilder::Nested { json, ends } => {
                 ends.truncate(len);
                 json.truncate(ends.last().copied().unwrap_or(0));
             }
@@ -147,12 +153,12 @@ impl Column {
 
     pub(super) fn put_null(&mut self) {
         match &mut self.values {
-            Values::Int { values, .. } => values.push(0),
-            Values::Unsigned { values, .. } => values.push(0),
-            Values::Float { values, .. } => values.push(0.0),
-            Values::Bool(values) => values.append(false),
-            Values::Text { bytes, ends } => ends.push(bytes.len() as i32),
-            Values::Nested { json, ends } => {
+            ValueBuilder::Int { values, .. } => values.push(0),
+            ValueBuilder::Unsigned { values, .. } => values.push(0),
+            ValueBuilder::Float { values, .. } => values.push(0.0),
+            ValueBuilder::Bool(values) => values.append(false),
+            ValueBuilder::Text { bytes, ends } => ends.push(bytes.len() as i32),
+            ValueBuilder::Nested { json, ends } => {
                 json.extend_from_slice(b"null\n");
                 ends.push(json.len());
             }
@@ -162,23 +168,25 @@ impl Column {
 
     /// Appends the value to the column and returns true if it fits.
     #[inline]
-    pub(super) fn put(&mut self, value: Value<'_>) -> bool {
-        if let Value::Null = value {
+    pub(super) fn put(&mut self, value: FieldValue<'_>) -> bool {
+        if let FieldValue::Null = value {
             self.put_null();
             return true;
         }
         let fits = match &mut self.values {
-            Values::Int { kind, values } => kind.read(value).map(|it| values.push(it)),
-            Values::Unsigned { max, values } => unsigned(value, *max).map(|it| values.push(it)),
-            Values::Float { kind, values } => kind.read(value).map(|it| values.push(it)),
-            Values::Bool(values) => boolean(value).map(|it| values.append(it)),
-            Values::Text { bytes, ends } => text(value).and_then(|text| {
+            ValueBuilder::Int { kind, values } => kind.read(value).map(|it| values.push(it)),
+            ValueBuilder::Unsigned { max, values } => {
+                unsigned(value, *max).map(|it| values.push(it))
+            }
+            ValueBuilder::Float { kind, values } => kind.read(value).map(|it| values.push(it)),
+            ValueBuilder::Bool(values) => boolean(value).map(|it| values.append(it)),
+            ValueBuilder::Text { bytes, ends } => text(value).and_then(|text| {
                 let end = i32::try_from(bytes.len() + text.len()).ok()?;
                 bytes.extend_from_slice(text);
                 ends.push(end);
                 Some(())
             }),
-            Values::Nested { json, ends } => nested(value).map(|text| {
+            ValueBuilder::Nested { json, ends } => nested(value).map(|text| {
                 json.extend_from_slice(text);
                 json.push(b'\n');
                 ends.push(json.len());
@@ -195,23 +203,25 @@ impl Column {
     pub(super) fn finish(&mut self, field: &Field) -> Result<(ArrayRef, Misfits), ArrowError> {
         let nulls = self.nulls.finish();
         let rows: ArrayRef = match &mut self.values {
-            Values::Nested { json, ends } => {
+            ValueBuilder::Nested { json, ends } => {
                 let (json, ends) = (std::mem::take(json), std::mem::take(ends));
                 return decode_nested(field, &json, &ends);
             }
-            Values::Text { bytes, ends } => {
+            ValueBuilder::Text { bytes, ends } => {
                 let taken = renew(ends);
                 ends.push(0);
                 let offsets = OffsetBuffer::new(ScalarBuffer::from(taken));
                 let bytes = Buffer::from_vec(renew(bytes));
                 Arc::new(StringArray::try_new(offsets, bytes, nulls)?)
             }
-            Values::Bool(values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
-            Values::Float { values, .. } => floats(field.data_type(), renew(values), nulls),
-            Values::Unsigned { values, .. } => {
+            ValueBuilder::Bool(values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
+            ValueBuilder::Float { values, .. } => floats(field.data_type(), renew(values), nulls),
+            ValueBuilder::Unsigned { values, .. } => {
                 unsigned_array(field.data_type(), renew(values), nulls)
             }
-            Values::Int { values, .. } => signed_array(field.data_type(), renew(values), nulls),
+            ValueBuilder::Int { values, .. } => {
+                signed_array(field.data_type(), renew(values), nulls)
+            }
         };
         Ok((rows, Vec::new()))
     }
@@ -225,53 +235,59 @@ fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
 
 /// Appends a value as JSON that Arrow's reader reads as a column of this type reads the value;
 /// moments and days as the numbers that the column counts in. None if it does not fit.
-pub(super) fn write_json(data_type: &DataType, value: Value<'_>, out: &mut Vec<u8>) -> Option<()> {
-    match (Column::new(data_type).values, value) {
-        (Values::Int { kind, .. }, _) => write!(out, "{}", kind.read(value)?).ok(),
-        (Values::Unsigned { max, .. }, _) => write!(out, "{}", unsigned(value, max)?).ok(),
-        (Values::Float { kind, .. }, Value::Text(text)) => {
+pub(super) fn write_json(
+    data_type: &DataType,
+    value: FieldValue<'_>,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    match (ColumnBuilder::new(data_type).values, value) {
+        (ValueBuilder::Int { kind, .. }, _) => write!(out, "{}", kind.read(value)?).ok(),
+        (ValueBuilder::Unsigned { max, .. }, _) => write!(out, "{}", unsigned(value, max)?).ok(),
+        (ValueBuilder::Float { kind, .. }, FieldValue::Text(text)) => {
             // In quotes it is read too, also if JSON has no such number.
             kind.read(value)?;
             serde_json::to_writer(out, std::str::from_utf8(text.trim_ascii()).ok()?).ok()
         }
-        (Values::Float { kind, .. }, Value::Number(text)) => {
+        (ValueBuilder::Float { kind, .. }, FieldValue::Number(text)) => {
             kind.read(value)?;
             out.extend_from_slice(text);
             Some(())
         }
-        (Values::Bool(_), _) => write!(out, "{}", boolean(value)?).ok(),
-        (Values::Text { .. }, _) => {
+        (ValueBuilder::Bool(_), _) => write!(out, "{}", boolean(value)?).ok(),
+        (ValueBuilder::Text { .. }, _) => {
             serde_json::to_writer(out, std::str::from_utf8(text(value)?).ok()?).ok()
         }
-        (Values::Float { .. } | Values::Nested { .. }, _) => None,
+        (ValueBuilder::Float { .. } | ValueBuilder::Nested { .. }, _) => None,
     }
 }
 
 impl IntKind {
     #[inline]
-    fn read(self, value: Value<'_>) -> Option<i64> {
+    fn read(self, value: FieldValue<'_>) -> Option<i64> {
         match self {
             Self::Number { min, max } => {
                 let number = match value {
-                    Value::Number(text) => number::parse_int_or_whole(text)?,
-                    Value::Text(text) => number::parse_int_or_whole(text.trim_ascii())?,
+                    FieldValue::Number(text) => number::parse_int_or_whole(text)?,
+                    FieldValue::Text(text) => number::parse_int_or_whole(text.trim_ascii())?,
                     _ => return None,
                 };
                 i64::try_from(number).ok().filter(|it| (min..=max).contains(it))
             }
             Self::Date => match value {
-                Value::Text(text) => timestamp_text::parse_date(text.trim_ascii()).map(i64::from),
-                Value::Micros(micros) => Some(micros.div_euclid(86_400_000_000)),
+                FieldValue::Text(text) => {
+                    timestamp_text::parse_date(text.trim_ascii()).map(i64::from)
+                }
+                FieldValue::Micros(micros) => Some(micros.div_euclid(86_400_000_000)),
                 _ => None,
             },
             Self::Moment => match value {
                 // Eight digits are a date, any other run of digits is milliseconds.
-                Value::Text(text) if text.len() != 8 => {
+                FieldValue::Text(text) if text.len() != 8 => {
                     epoch_millis(text).or_else(|| timestamp_text::parse(text))
                 }
-                Value::Text(text) => timestamp_text::parse(text),
-                Value::Number(text) => epoch_millis(text),
-                Value::Micros(micros) => Some(micros),
+                FieldValue::Text(text) => timestamp_text::parse(text),
+                FieldValue::Number(text) => epoch_millis(text),
+                FieldValue::Micros(micros) => Some(micros),
                 _ => None,
             },
         }
@@ -293,10 +309,10 @@ pub(crate) fn micros_of_millis(millis: f64) -> Option<i64> {
     (micros.abs() < 9.2e18).then_some(micros as i64)
 }
 
-fn unsigned(value: Value<'_>, max: u64) -> Option<u64> {
+fn unsigned(value: FieldValue<'_>, max: u64) -> Option<u64> {
     let number = match value {
-        Value::Number(text) => number::parse_int_or_whole(text)?,
-        Value::Text(text) => number::parse_int_or_whole(text.trim_ascii())?,
+        FieldValue::Number(text) => number::parse_int_or_whole(text)?,
+        FieldValue::Text(text) => number::parse_int_or_whole(text.trim_ascii())?,
         _ => return None,
     };
     u64::try_from(number).ok().filter(|it| *it <= max)
@@ -304,10 +320,10 @@ fn unsigned(value: Value<'_>, max: u64) -> Option<u64> {
 
 impl FloatKind {
     #[inline]
-    fn read(self, value: Value<'_>) -> Option<f64> {
+    fn read(self, value: FieldValue<'_>) -> Option<f64> {
         let text = match value {
-            Value::Number(text) => text,
-            Value::Text(text) => text.trim_ascii(),
+            FieldValue::Number(text) => text,
+            FieldValue::Text(text) => text.trim_ascii(),
             _ => return None,
         };
         let float = number::parse_float(text)?;
@@ -321,10 +337,10 @@ impl FloatKind {
     }
 }
 
-fn boolean(value: Value<'_>) -> Option<bool> {
+fn boolean(value: FieldValue<'_>) -> Option<bool> {
     match value {
-        Value::Bool(value) => Some(value),
-        Value::Text(text) => parse_bool(text.trim_ascii()),
+        FieldValue::Bool(value) => Some(value),
+        FieldValue::Text(text) => parse_bool(text.trim_ascii()),
         _ => None,
     }
 }
@@ -341,20 +357,20 @@ pub(crate) fn parse_bool(text: &[u8]) -> Option<bool> {
 }
 
 /// Every value has a text; that of a list or an object is its JSON.
-fn text(value: Value<'_>) -> Option<&[u8]> {
+fn text(value: FieldValue<'_>) -> Option<&[u8]> {
     match value {
-        Value::Text(text) | Value::Number(text) | Value::Nested(text) => Some(text),
-        Value::Bool(true) => Some(b"true"),
-        Value::Bool(false) => Some(b"false"),
-        Value::Null | Value::Micros(_) => None,
+        FieldValue::Text(text) | FieldValue::Number(text) | FieldValue::Nested(text) => Some(text),
+        FieldValue::Bool(true) => Some(b"true"),
+        FieldValue::Bool(false) => Some(b"false"),
+        FieldValue::Null | FieldValue::Micros(_) => None,
     }
 }
 
-fn nested(value: Value<'_>) -> Option<&[u8]> {
+fn nested(value: FieldValue<'_>) -> Option<&[u8]> {
     match value {
-        Value::Nested(text) => Some(text),
+        FieldValue::Nested(text) => Some(text),
         // Of a format that has nothing else, such as CSV. Nobody has looked at it yet.
-        Value::Text(text) => {
+        FieldValue::Text(text) => {
             let mut scanner = Scanner::new(text);
             let is_nested = matches!(scanner.begins(), Some(b'[' | b'{'));
             let is_whole = is_nested

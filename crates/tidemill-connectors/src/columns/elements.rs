@@ -10,7 +10,7 @@
 //! as the numbers that it counts in. Fields that no column has are left out, and of two fields with one
 //! name the last counts.
 
-use super::column::{Value, write_json};
+use super::column::{FieldValue, write_json};
 use crate::json::scan::{Scanner, Token};
 use crate::{column_type, number};
 use arrow_schema::{DataType, Field, FieldRef, Fields};
@@ -121,14 +121,14 @@ fn plain(
             out.extend_from_slice(b"null");
             return Ok(());
         }
-        Token::Bool(it) => Value::Bool(it),
-        Token::Number(it) => Value::Number(it),
-        Token::Text(it) => Value::Text(it),
-        Token::Nested(it) => Value::Nested(it),
+        Token::Bool(it) => FieldValue::Bool(it),
+        Token::Number(it) => FieldValue::Number(it),
+        Token::Text(it) => FieldValue::Text(it),
+        Token::Nested(it) => FieldValue::Nested(it),
     };
     write_json(data_type, found, out).ok_or_else(|| {
         let what = match found {
-            Value::Number(text)
+            FieldValue::Number(text)
                 if data_type.is_integer() && number::parse_int_or_whole(text).is_none() =>
             {
                 "whole number"

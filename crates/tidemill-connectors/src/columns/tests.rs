@@ -25,16 +25,16 @@ fn a_bad_row_is_taken_back_from_every_column() {
     ];
     let mut columns = Columns::new(&shape(&types, None));
     for row in 0..4 {
-        columns.put(1, Value::Text(b"text")).unwrap();
-        columns.put(2, Value::Number(b"1.5")).unwrap();
-        columns.put(3, Value::Bool(true)).unwrap();
-        columns.put(4, Value::Nested(b"[1]")).unwrap();
-        columns.put(5, Value::Number(b"18446744073709551615")).unwrap();
+        columns.put(1, FieldValue::Text(b"text")).unwrap();
+        columns.put(2, FieldValue::Number(b"1.5")).unwrap();
+        columns.put(3, FieldValue::Bool(true)).unwrap();
+        columns.put(4, FieldValue::Nested(b"[1]")).unwrap();
+        columns.put(5, FieldValue::Number(b"18446744073709551615")).unwrap();
         if row % 2 == 0 {
-            columns.put(0, Value::Number(b"7")).unwrap();
+            columns.put(0, FieldValue::Number(b"7")).unwrap();
             columns.end_row().unwrap();
         } else {
-            let error = columns.put(0, Value::Text(b"seven")).unwrap_err();
+            let error = columns.put(0, FieldValue::Text(b"seven")).unwrap_err();
             assert_eq!(error, "field `a`: \"seven\" is not a bigint");
             columns.undo_row();
         }
@@ -51,9 +51,9 @@ fn a_bad_row_is_taken_back_from_every_column() {
 fn a_second_value_replaces_the_first_and_missing_ones_are_null() {
     let types = [("a", DataType::Int64), ("b", DataType::Utf8), ("c", DataType::Float64)];
     let mut columns = Columns::new(&shape(&types, None));
-    columns.put(0, Value::Number(b"1")).unwrap();
-    columns.put(0, Value::Number(b"2.0")).unwrap();
-    columns.put(1, Value::Number(b"3")).unwrap();
+    columns.put(0, FieldValue::Number(b"1")).unwrap();
+    columns.put(0, FieldValue::Number(b"2.0")).unwrap();
+    columns.put(1, FieldValue::Number(b"3")).unwrap();
     columns.end_row().unwrap();
     let (batch, _) = columns.finish().unwrap();
     assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(0), 2);
@@ -65,7 +65,7 @@ fn a_second_value_replaces_the_first_and_missing_ones_are_null() {
 fn integers_stay_in_their_bounds() {
     let mut columns = Columns::new(&shape(&[("a", DataType::Int16)], None));
     for (text, fits) in [("32767", true), ("32768", false), ("-32768", true), ("1.5", false)] {
-        assert_eq!(columns.put(0, Value::Number(text.as_bytes())).is_ok(), fits, "{text}");
+        assert_eq!(columns.put(0, FieldValue::Number(text.as_bytes())).is_ok(), fits, "{text}");
         if fits { columns.end_row().unwrap() } else { columns.undo_row() }
     }
     let (batch, _) = columns.finish().unwrap();
@@ -79,21 +79,21 @@ fn a_number_beyond_a_float_is_none_and_the_words_are() {
     let beyond = format!("1{}", "0".repeat(309));
     for text in ["1e400", "-1e999", beyond.as_str()] {
         for column in [0, 1] {
-            assert!(columns.put(column, Value::Number(text.as_bytes())).is_err(), "{text}");
-            assert!(columns.put(column, Value::Text(text.as_bytes())).is_err(), "{text}");
+            assert!(columns.put(column, FieldValue::Number(text.as_bytes())).is_err(), "{text}");
+            assert!(columns.put(column, FieldValue::Text(text.as_bytes())).is_err(), "{text}");
             columns.undo_row();
         }
     }
-    let error = columns.put(0, Value::Number(b"1e39")).unwrap_err();
+    let error = columns.put(0, FieldValue::Number(b"1e39")).unwrap_err();
     assert_eq!(error, "field `s`: 1e39 is not a real");
     columns.undo_row();
     for (single, double) in [("3.4028235e38", "1e39"), ("inf", "-inf"), ("-inf", "inf")] {
-        columns.put(0, Value::Text(single.as_bytes())).unwrap();
-        columns.put(1, Value::Text(double.as_bytes())).unwrap();
+        columns.put(0, FieldValue::Text(single.as_bytes())).unwrap();
+        columns.put(1, FieldValue::Text(double.as_bytes())).unwrap();
         columns.end_row().unwrap();
     }
-    columns.put(0, Value::Text(b"NaN")).unwrap();
-    columns.put(1, Value::Text(b"NaN")).unwrap();
+    columns.put(0, FieldValue::Text(b"NaN")).unwrap();
+    columns.put(1, FieldValue::Text(b"NaN")).unwrap();
     columns.end_row().unwrap();
     let (batch, bad) = columns.finish().unwrap();
     assert!(bad.is_empty());
@@ -108,31 +108,31 @@ fn a_number_beyond_a_float_is_none_and_the_words_are() {
 fn event_time_is_text_or_milliseconds_and_never_missing() {
     let mut columns = Columns::new(&shape(&[("t", column_type::moment_type())], Some(0)));
     let good = [
-        Value::Text(b"1970-01-01T00:00:01Z"),
-        Value::Number(b"1000"),
-        Value::Number(b"1000.0"),
-        Value::Text(b"1000"),
-        Value::Micros(1_000_000),
+        FieldValue::Text(b"1970-01-01T00:00:01Z"),
+        FieldValue::Number(b"1000"),
+        FieldValue::Number(b"1000.0"),
+        FieldValue::Text(b"1000"),
+        FieldValue::Micros(1_000_000),
     ];
     for value in good {
         columns.put(0, value).unwrap();
         columns.end_row().unwrap();
     }
-    for value in [Value::Text(b"soon"), Value::Bool(true), Value::Number(b"1e300")] {
+    for value in [FieldValue::Text(b"soon"), FieldValue::Bool(true), FieldValue::Number(b"1e300")] {
         assert!(columns.put(0, value).unwrap_err().starts_with("field `t`: "));
         columns.undo_row();
     }
     assert_eq!(columns.end_row().unwrap_err(), "field `t`: event time is missing");
     columns.undo_row();
-    columns.put(0, Value::Null).unwrap();
+    columns.put(0, FieldValue::Null).unwrap();
     assert!(columns.end_row().is_err());
     columns.undo_row();
     let outside = [
-        Value::Text(b"+10000-01-01T00:00:00Z"),
-        Value::Number(b"-9223372036854775"),
-        Value::Number(b"9223372036854775"),
-        Value::Micros(i64::MIN),
-        Value::Micros(i64::MAX),
+        FieldValue::Text(b"+10000-01-01T00:00:00Z"),
+        FieldValue::Number(b"-9223372036854775"),
+        FieldValue::Number(b"9223372036854775"),
+        FieldValue::Micros(i64::MIN),
+        FieldValue::Micros(i64::MAX),
     ];
     for value in outside {
         let reason = columns.put(0, value).and_then(|()| columns.end_row()).unwrap_err();
@@ -154,8 +154,8 @@ fn a_list_that_does_not_fit_is_found_at_the_end() {
     let list = DataType::List(Arc::new(Field::new("item", DataType::Int64, true)));
     let mut columns = Columns::new(&shape(&[("n", DataType::Int64), ("l", list)], None));
     for (row, text) in ["[1,2]", "[\"x\"]", "[]", "{}"].iter().enumerate() {
-        columns.put(0, Value::Number(row.to_string().as_bytes())).unwrap();
-        columns.put(1, Value::Nested(text.as_bytes())).unwrap();
+        columns.put(0, FieldValue::Number(row.to_string().as_bytes())).unwrap();
+        columns.put(1, FieldValue::Nested(text.as_bytes())).unwrap();
         columns.end_row().unwrap();
     }
     let (batch, bad) = columns.finish().unwrap();
@@ -180,7 +180,7 @@ fn nothing_in_a_list_or_an_object_is_cut_to_a_whole_number() {
         [r#"{"n":[1,1.9]}"#, r#"{"n":[1e-1]}"#, r#"{"n":[9007199254740993.0]}"#],
     );
     for text in good.iter().chain(&bad) {
-        columns.put(0, Value::Nested(text.as_bytes())).unwrap();
+        columns.put(0, FieldValue::Nested(text.as_bytes())).unwrap();
         columns.end_row().unwrap();
     }
     let (batch, misfits) = columns.finish().unwrap();
@@ -207,15 +207,15 @@ fn a_time_in_a_list_or_an_object_is_read_as_one_that_stands_alone() {
     for alone in ["1714521600000", "1714521600000.5", "\"2024-05-01\"", "\"1714521600000\"", "null"]
     {
         let token = match alone.trim_matches('"') {
-            "null" => Value::Null,
-            text if text.len() < alone.len() => Value::Text(text.as_bytes()),
-            text => Value::Number(text.as_bytes()),
+            "null" => FieldValue::Null,
+            text if text.len() < alone.len() => FieldValue::Text(text.as_bytes()),
+            text => FieldValue::Number(text.as_bytes()),
         };
         columns.put(0, token).unwrap();
-        columns.put(1, Value::Nested(format!("[ {alone} ]").as_bytes())).unwrap();
-        columns.put(2, Value::Nested(br#"["2024-05-01T23:00:00Z",null]"#)).unwrap();
+        columns.put(1, FieldValue::Nested(format!("[ {alone} ]").as_bytes())).unwrap();
+        columns.put(2, FieldValue::Nested(br#"["2024-05-01T23:00:00Z",null]"#)).unwrap();
         let object = format!(r#"[{{"x":[1],"t":1,"s":1.10}}, {{"\u0074":{alone}}}]"#);
-        columns.put(3, Value::Nested(object.as_bytes())).unwrap();
+        columns.put(3, FieldValue::Nested(object.as_bytes())).unwrap();
         columns.end_row().unwrap();
     }
     let (batch, bad) = columns.finish().unwrap();
@@ -250,8 +250,8 @@ fn what_is_no_time_in_a_list_makes_a_bad_record() {
         (r#"["2024-05-01T00:00:00[Europe/Berlin]"]"#, "[]"),
         ("{}", "[]"),
     ] {
-        columns.put(0, Value::Nested(times.as_bytes())).unwrap();
-        columns.put(1, Value::Nested(days.as_bytes())).unwrap();
+        columns.put(0, FieldValue::Nested(times.as_bytes())).unwrap();
+        columns.put(1, FieldValue::Nested(days.as_bytes())).unwrap();
         columns.end_row().unwrap();
     }
     let (batch, bad) = columns.finish().unwrap();

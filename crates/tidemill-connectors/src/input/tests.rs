@@ -20,7 +20,7 @@ fn cuts(input: &mut Input, bytes: usize, records: usize) -> Vec<Cut> {
     let mut all = Vec::new();
     while let Some(chunk) = input.next(bytes, records, None).unwrap() {
         let record =
-            |it: &Record| (chunk.bytes[it.start..it.end].to_vec(), it.line, it.bad.is_some());
+            |it: &RecordRange| (chunk.bytes[it.start..it.end].to_vec(), it.line, it.bad.is_some());
         all.push((chunk.offset, chunk.line, chunk.records.iter().map(record).collect()));
         assert!(all.len() < 10_000);
     }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! the consumer's threads ─▶ its buffer, a share for each partition
-//!          │ rings                 │ take_of(partition)
-//!          ▼                       ▼
-//!        Bells ─▶ waker ─▶ Slice ─▶ KafkaFeed
+//!          │ wakes                            │ take_of(partition)
+//!          ▼                                  ▼
+//!   PartitionWakers ─▶ waker ─▶ Slice ─▶ KafkaFeed
 //! ```
 //!
 //! Invariants: a partition that nobody reads from holds up no other; a slice that found nothing is
@@ -39,38 +39,39 @@ pub(super) struct Hub {
     world: World,
     consumer: Consumer,
     topic: Arc<str>,
-    bells: Arc<Bells>,
+    partition_wakers: Arc<PartitionWakers>,
 }
 
 /// By partition, the waker of its slice.
-struct Bells(Mutex<Vec<Bell>>);
+struct PartitionWakers(Mutex<Vec<PartitionWaker>>);
 
 #[derive(Clone, Default)]
-struct Bell {
+struct PartitionWaker {
     waker: Option<SourceWaker>,
     /// The slice waits for its waker.
     waiting: bool,
-    /// Something has come since the slice looked last.
-    rung: bool,
+    /// True if records have come since the last take.
+    has_data: bool,
 }
 
-impl Bells {
-    fn lock(&self) -> MutexGuard<'_, Vec<Bell>> {
+impl PartitionWakers {
+    fn lock(&self) -> MutexGuard<'_, Vec<PartitionWaker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self, partitions: impl Iterator<Item = i32>) {
+    fn wake(&self, partitions: impl Iterator<Item = i32>) {
         let mut wakers: Vec<SourceWaker> = Vec::new();
         {
-            let mut bells = self.lock();
+            let mut partition_wakers = self.lock();
             for partition in partitions {
-                let Some(bell) = usize::try_from(partition).ok().and_then(|it| bells.get_mut(it))
+                let Some(partition_waker) =
+                    usize::try_from(partition).ok().and_then(|it| partition_wakers.get_mut(it))
                 else {
                     continue;
                 };
-                bell.rung = true;
-                if std::mem::take(&mut bell.waiting) {
-                    wakers.extend(bell.waker.clone());
+                partition_waker.has_data = true;
+                if std::mem::take(&mut partition_waker.waiting) {
+                    wakers.extend(partition_waker.waker.clone());
                 }
             }
         }
@@ -100,12 +101,13 @@ impl Hub {
             ..ConsumerOptions::default()
         };
         let consumer = client.consumer(options);
-        let bells = Arc::new(Bells(Mutex::new(vec![Bell::default(); count])));
-        let rung = Arc::clone(&bells);
-        consumer.on_arrival(Arc::new(move |arrived| rung.ring(arrived.iter().map(|it| it.1))));
+        let partition_wakers =
+            Arc::new(PartitionWakers(Mutex::new(vec![PartitionWaker::default(); count])));
+        let woken_by = Arc::clone(&partition_wakers);
+        consumer.on_arrival(Arc::new(move |arrived| woken_by.wake(arrived.iter().map(|it| it.1))));
         let starts: BTreeMap<i32, Start> = (0..).zip(starts.map(Start::Offset)).collect();
         consumer.assign(topic, &starts)?;
-        Ok(Arc::new(Self { world: world.clone(), consumer, topic: topic.into(), bells }))
+        Ok(Arc::new(Self { world: world.clone(), consumer, topic: topic.into(), partition_wakers }))
     }
 
     /// Begins to fetch those of partitions that were added, each from its start.
@@ -119,11 +121,11 @@ impl Hub {
         let start = |(index, offset): (usize, i64)| (index as i32, Start::Offset(offset));
         let starts: BTreeMap<i32, Start> = starts.map(start).collect();
         let count = starts.keys().next_back().map_or(0, |last| *last as usize + 1);
-        let mut bells = self.bells.lock();
-        if bells.len() < count {
-            bells.resize_with(count, Bell::default);
+        let mut partition_wakers = self.partition_wakers.lock();
+        if partition_wakers.len() < count {
+            partition_wakers.resize_with(count, PartitionWaker::default);
         }
-        drop(bells);
+        drop(partition_wakers);
         self.consumer.assign(&self.topic, &starts)
     }
 
@@ -163,8 +165,8 @@ impl KafkaFeed {
         Self { hub, partition, offset, kept_from, below: i64::MAX, batch: None, memory }
     }
 
-    fn bell<T>(&self, with: impl FnOnce(&mut Bell) -> T) -> Option<T> {
-        self.hub.bells.lock().get_mut(self.partition as usize).map(with)
+    fn partition_waker<T>(&self, with: impl FnOnce(&mut PartitionWaker) -> T) -> Option<T> {
+        self.hub.partition_wakers.lock().get_mut(self.partition as usize).map(with)
     }
 }
 
@@ -198,8 +200,8 @@ impl Feed for KafkaFeed {
         if self.batch.is_some() {
             return Ok(true);
         }
-        // Before the look: what comes after it rings again.
-        self.bell(|bell| bell.rung = false);
+        // Reset before the take: records that come after it set it again.
+        self.partition_waker(|partition_waker| partition_waker.has_data = false);
         let partition = self.partition.cast_signed();
         let memory = std::mem::take(&mut self.memory);
         let taken = self.hub.consumer.take_of(&self.hub.topic, partition, memory);
@@ -248,13 +250,15 @@ impl Feed for KafkaFeed {
     }
 
     fn wake_by(&mut self, waker: SourceWaker) {
-        self.bell(|bell| *bell = Bell { waker: Some(waker), ..Bell::default() });
+        self.partition_waker(|partition_waker| {
+            *partition_waker = PartitionWaker { waker: Some(waker), ..PartitionWaker::default() }
+        });
     }
 
     fn wait(&mut self) -> Read {
-        let woken = self.bell(|bell| {
-            bell.waiting = bell.waker.is_some() && !bell.rung;
-            bell.waiting
+        let woken = self.partition_waker(|partition_waker| {
+            partition_waker.waiting = partition_waker.waker.is_some() && !partition_waker.has_data;
+            partition_waker.waiting
         });
         let until = match (woken, self.below) {
             (Some(true), i64::MAX) => Some(u64::MAX),

@@ -15,7 +15,7 @@
 use super::cluster;
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use crate::stream::note::not_noted;
-use crate::stream::rows::Rows;
+use crate::stream::rows::UncommittedRows;
 use arrow_schema::SchemaRef;
 use at_least_once::AtLeastOnce;
 use exactly_once::ExactlyOnce;
@@ -36,12 +36,12 @@ pub struct KafkaSink {
     /// Its connections are those of the time before the job runs.
     admin: Admin,
     spec: KafkaSinkSpec,
-    rows: Rows,
-    writer: Writer,
+    rows: UncommittedRows,
+    writer: KafkaWriter,
     partitions: u32,
 }
 
-enum Writer {
+enum KafkaWriter {
     ExactlyOnce(Box<ExactlyOnce>),
     AtLeastOnce(Box<AtLeastOnce>),
 }
@@ -63,7 +63,7 @@ impl KafkaSink {
         notes: Option<&Path>,
     ) -> Result<Box<dyn Sink>, ConnectorError> {
         let subject = format!("topic `{}`", spec.topic);
-        let rows = Rows::new((&subject, &spec.topic), spec.format, &spec.key, schema)?;
+        let rows = UncommittedRows::new((&subject, &spec.topic), spec.format, &spec.key, schema)?;
         let client = cluster::client(world, &spec.brokers)?;
         let admin = client.admin();
         match admin.identify(&spec.topic) {
@@ -79,10 +79,10 @@ impl KafkaSink {
             Err(error) => return Err(cluster::refused(&spec.brokers, &spec.topic, &error)),
         }
         let writer = match notes {
-            Some(path) => {
-                Writer::ExactlyOnce(Box::new(ExactlyOnce::new(world, &client, spec, name, path)))
-            }
-            None => Writer::AtLeastOnce(Box::new(AtLeastOnce::new(world, &client))),
+            Some(path) => KafkaWriter::ExactlyOnce(Box::new(ExactlyOnce::new(
+                world, &client, spec, name, path,
+            ))),
+            None => KafkaWriter::AtLeastOnce(Box::new(AtLeastOnce::new(world, &client))),
         };
         let spec = spec.clone();
         Ok(Box::new(Self { client, admin, spec, rows, writer, partitions: 0 }))
@@ -152,8 +152,8 @@ impl Sink for KafkaSink {
         self.partitions = partitions.max(1);
         self.admin = self.client.admin();
         let opened = match &mut self.writer {
-            Writer::ExactlyOnce(once) => once.open(resume, &id),
-            Writer::AtLeastOnce(repeating) => {
+            KafkaWriter::ExactlyOnce(once) => once.open(resume, &id),
+            KafkaWriter::AtLeastOnce(repeating) => {
                 let opened = repeating.open(&self.spec.topic).map(|()| Cycle::NONE);
                 opened.map_err(SinkError::new)
             }
@@ -168,8 +168,8 @@ impl Sink for KafkaSink {
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
         let ready = self.rows.up_to(cycle);
         let outcome = match &mut self.writer {
-            Writer::ExactlyOnce(once) => once.commit(cycle, ready, self.partitions),
-            Writer::AtLeastOnce(repeating) => repeating.commit(ready, self.partitions),
+            KafkaWriter::ExactlyOnce(once) => once.commit(cycle, ready, self.partitions),
+            KafkaWriter::AtLeastOnce(repeating) => repeating.commit(ready, self.partitions),
         };
         outcome.map_err(|error| self.failed(error))?;
         drop(self.rows.take(cycle));
@@ -178,18 +178,18 @@ impl Sink for KafkaSink {
 
     fn retry_with(&mut self, patience: RetryPolicy) {
         match &mut self.writer {
-            Writer::ExactlyOnce(once) => once.retry_with(patience),
-            Writer::AtLeastOnce(repeating) => repeating.retry_with(patience),
+            KafkaWriter::ExactlyOnce(once) => once.retry_with(patience),
+            KafkaWriter::AtLeastOnce(repeating) => repeating.retry_with(patience),
         }
     }
 
     fn close(&mut self) -> Result<(), SinkError> {
         match &mut self.writer {
-            Writer::ExactlyOnce(once) => {
+            KafkaWriter::ExactlyOnce(once) => {
                 let closed = once.close().map_err(|error| not_noted(&error));
                 closed.map_err(|error| self.failed(&error).with_kind(error.kind))
             }
-            Writer::AtLeastOnce(_) => Ok(()),
+            KafkaWriter::AtLeastOnce(_) => Ok(()),
         }
     }
 }

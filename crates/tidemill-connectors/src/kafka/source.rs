@@ -11,7 +11,7 @@ use crate::stream::StreamSourceSpec;
 use crate::stream::note::{Began, Notes};
 use crate::stream::reach::Reach;
 use crate::stream::slice::Slice;
-use crate::stream::values::{Look, Values, refused};
+use crate::stream::values::{StreamSampler, StreamSchema, refused};
 use arrow_schema::SchemaRef;
 use std::{
     collections::BTreeMap,
@@ -48,7 +48,7 @@ pub struct KafkaSource {
     /// The topic's id: another one may have its name later.
     id: String,
     spec: StreamSourceSpec,
-    values: Values,
+    values: StreamSchema,
     reach: RwLock<Reach>,
     /// By partition: the first offset that was there when the job was planned; later ones were made
     /// since.
@@ -77,7 +77,7 @@ impl KafkaSource {
         spec: StreamSourceSpec,
     ) -> Result<Arc<dyn SourceFactory>, ConnectorError> {
         let subject = format!("topic `{topic}`");
-        let mut look = Look::new(&subject, &spec)?;
+        let mut look = StreamSampler::new(&subject, &spec)?;
         let client = cluster::client(world, brokers)?;
         let admin = client.admin();
         let failed = |error: AdminError| cluster::refused(brokers, topic, &error);
@@ -209,7 +209,7 @@ fn sample(
     client: &Client,
     (topic, isolation): (&str, Isolation),
     (starts, ends): (&[i64], &[i64]),
-    look: &mut Look,
+    look: &mut StreamSampler,
 ) -> Result<(), String> {
     if !look.goes_on() || starts.iter().zip(ends).all(|(start, end)| start >= end) {
         return Ok(());

@@ -1,12 +1,12 @@
-//! A table: the same values in every layout, through the recast of sources and through each sink.
+//! A table: the same values in every layout, through the casts of sources and through each sink.
 
 use super::*;
 use crate::FileSource;
-use crate::column_cast::{can_be, recast};
+use crate::column_cast::{can_cast, cast_column};
 use crate::column_type::parse;
 use crate::postgres::copy_bytes;
 use crate::sink::{FileSink, rows_as};
-use crate::stream::rows::Rows;
+use crate::stream::rows::UncommittedRows;
 use arrow_array::{Int32Array, RunArray, types::Int32Type};
 use std::path::Path;
 use tidemill_env::World;
@@ -117,7 +117,8 @@ fn written(column: &ArrayRef) -> Vec<(String, String)> {
     }
     // A stream and a topic encode rows by the same code.
     let key = ["c".to_owned()];
-    let mut rows = Rows::new(("stream `s`", "s"), Format::Json, &key, &batch.schema()).unwrap();
+    let mut rows =
+        UncommittedRows::new(("stream `s`", "s"), Format::Json, &key, &batch.schema()).unwrap();
     let block = Arc::new(Block::whole(Payload::Arrow(batch.clone()), SliceId(0)));
     rows.write(Cycle(1), std::slice::from_ref(&block)).unwrap();
     let pending = rows.take(Cycle(1)).remove(0);
@@ -169,16 +170,16 @@ fn every_layout_is_recast_as_the_plain_one() {
             for (column, plain) in nested(&layout).iter().zip(nested(&plain)) {
                 for to in types {
                     let field = Field::new("c", parse(to).unwrap(), true);
-                    let is_possible = can_be(plain.data_type(), field.data_type());
+                    let is_possible = can_cast(plain.data_type(), field.data_type());
                     let name = format!("{} as {to}", column.data_type());
                     assert_eq!(
-                        can_be(column.data_type(), field.data_type()),
+                        can_cast(column.data_type(), field.data_type()),
                         is_possible,
                         "{name}"
                     );
                     if is_possible {
                         let of = |it| {
-                            let (column, misfits) = recast(it, &field).unwrap();
+                            let (column, misfits) = cast_column(it, &field).unwrap();
                             let misfits: Vec<_> =
                                 misfits.into_iter().map(|it| (it.row, it.reason)).collect();
                             (column, misfits)

@@ -8,8 +8,8 @@
 //! Invariant: the password is nowhere but in the connection's settings; messages show
 //! [`Address::shown`].
 
-use super::connection::Link;
-use super::fault::Trouble;
+use super::connection::PostgresConnection;
+use super::fault::DatabaseFault;
 use super::tls::{self, Trust};
 use std::{
     collections::BTreeMap,
@@ -88,15 +88,15 @@ impl Address {
         &self,
         world: &World,
         first: impl AsyncFnOnce(&Client) -> Result<T, Error> + Send + 'static,
-    ) -> Result<(Link, T), Trouble> {
+    ) -> Result<(PostgresConnection, T), DatabaseFault> {
         let Some(waits) = Waits::begin(&self.shown) else {
             let error = format!("{WAITING_MAX} connections wait for its answer already");
-            return Err(Trouble::Passing(error));
+            return Err(DatabaseFault::Passing(error));
         };
         let (address, patience) = (self.clone(), self.patience());
         let (tell, told) = sync_channel(1);
         let body = move || {
-            let outcome = Link::new(&address.config, address.tls.as_ref(), first);
+            let outcome = PostgresConnection::new(&address.config, address.tls.as_ref(), first);
             drop(waits);
             // Who asked may have given up.
             let _given_up = tell.send(outcome);
@@ -106,7 +106,7 @@ impl Address {
             Ok(outcome) => outcome,
             Err(_) => {
                 let seconds = patience.as_secs();
-                Err(Trouble::Passing(format!("it does not answer within {seconds} s")))
+                Err(DatabaseFault::Passing(format!("it does not answer within {seconds} s")))
             }
         }
     }
@@ -286,8 +286,8 @@ mod tests {
             tell.send(connected.err().expect("nobody answers")).expect("it is waited for");
         };
         drop(world.spawn.spawn("connects", Box::new(connect)));
-        let trouble = told.recv_timeout(Duration::from_secs(60)).expect("an end");
-        let Trouble::Passing(error) = trouble else { panic!("{trouble:?}") };
+        let fault = told.recv_timeout(Duration::from_secs(60)).expect("an end");
+        let DatabaseFault::Passing(error) = fault else { panic!("{fault:?}") };
         assert_eq!(error, "it does not answer within 1 s");
         // The thread that was given up ends with its connection.
         drop(silent);

@@ -4,8 +4,8 @@
 //! A connection that breaks while a transaction is committed leaves the question whether it was; the
 //! server knows the answer by the transaction's number.
 
-use super::fault::Trouble;
-use super::load::{Load, Pending};
+use super::fault::DatabaseFault;
+use super::load::{Load, PendingCycle};
 use super::session::{BEGIN, Session};
 use tokio_postgres::Client;
 
@@ -22,7 +22,7 @@ impl AtLeastOnce {
         &mut self,
         session: &mut Session,
         load: &Load,
-        ready: &[Pending],
+        ready: &[PendingCycle],
     ) -> Result<(), String> {
         session.persist(async |client| self.try_commit(client, load, ready).await)
     }
@@ -31,8 +31,8 @@ impl AtLeastOnce {
         &mut self,
         client: &Client,
         load: &Load,
-        ready: &[Pending],
-    ) -> Result<(), Trouble> {
+        ready: &[PendingCycle],
+    ) -> Result<(), DatabaseFault> {
         if let Some(number) = self.in_doubt {
             let row = client.query_one("SELECT txid_status($1)", &[&number]).await?;
             match row.get::<_, Option<&str>>(0) {
@@ -42,7 +42,7 @@ impl AtLeastOnce {
                 }
                 Some("in progress") => {
                     let text = "a transaction whose connection broke is still under way";
-                    return Err(Trouble::Passing(text.to_owned()));
+                    return Err(DatabaseFault::Passing(text.to_owned()));
                 }
                 // Aborted, or so old that the server has forgotten it.
                 _ => self.in_doubt = None,

@@ -3,8 +3,8 @@
 //! Invariant: these functions decide only; they send nothing to the database.
 
 use super::name::{TableName, check, list, quoted};
-use super::table::Table;
-use super::target::Target;
+use super::table::TableDescription;
+use super::target::PostgresType;
 use crate::column_type;
 use crate::error::nearest;
 use arrow_schema::{DataType, Schema};
@@ -13,23 +13,23 @@ use tidemill_types::signs;
 
 /// A column of the rows on its way to the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Column {
+pub(super) struct TargetColumn {
     pub(super) name: String,
     /// Where it is in the rows.
     pub(super) index: usize,
-    pub(super) target: Target,
+    pub(super) target: PostgresType,
     /// True if it may not be null.
     pub(super) required: bool,
 }
 
 /// The columns that the table takes; the same for rows of every cycle.
-pub(super) fn fit(
+pub(super) fn map_columns(
     name: &TableName,
-    table: &Table,
+    table: &TableDescription,
     schema: &Schema,
     key: &[String],
     loses_nothing: bool,
-) -> Result<Vec<Column>, String> {
+) -> Result<Vec<TargetColumn>, String> {
     if !table.is_table {
         return Err(format!("`{name}` is no table that rows can be copied to"));
     }
@@ -75,15 +75,18 @@ pub(super) fn fit(
 }
 
 /// The columns of a table that is to be made.
-pub(super) fn to_be_made(schema: &Schema, key: &[String]) -> Result<Vec<Column>, String> {
+pub(super) fn columns_of_new_table(
+    schema: &Schema,
+    key: &[String],
+) -> Result<Vec<TargetColumn>, String> {
     let mut columns = Vec::new();
     for (index, field) in shown(schema) {
         check(field.name())?;
-        let Some((target, _)) = Target::made_for(field.data_type()) else {
+        let Some((target, _)) = PostgresType::made_for(field.data_type()) else {
             return Err(unwritable(field.name(), field.data_type()));
         };
         let required = key.contains(field.name());
-        columns.push(Column { name: field.name().clone(), index, target, required });
+        columns.push(TargetColumn { name: field.name().clone(), index, target, required });
     }
     has_columns(&columns)?;
     keys(schema, key)?;
@@ -94,7 +97,7 @@ fn shown(schema: &Schema) -> impl Iterator<Item = (usize, &arrow_schema::FieldRe
     schema.fields().iter().enumerate().filter(|(_, field)| field.name() != TIME_COLUMN)
 }
 
-fn has_columns(columns: &[Column]) -> Result<(), String> {
+fn has_columns(columns: &[TargetColumn]) -> Result<(), String> {
     match columns {
         [] => Err("the rows have no columns".to_owned()),
         _ => Ok(()),
@@ -103,18 +106,18 @@ fn has_columns(columns: &[Column]) -> Result<(), String> {
 
 fn column(
     name: &TableName,
-    table: &Table,
+    table: &TableDescription,
     index: usize,
     wanted: &str,
     source: &DataType,
     key: &[String],
-) -> Result<Column, String> {
+) -> Result<TargetColumn, String> {
     let names = || table.columns.iter().map(|it| it.name.as_str());
     let Some(found) = table.columns.iter().find(|it| it.name == wanted) else {
         let near = nearest(wanted, names());
         let note = signs::note(wanted, near.as_deref());
         let hint = near.map(|it| format!("{note}; {}", signs::suggestion(&it)));
-        let add = Target::made_for(source).map_or(String::new(), |(_, type_name)| {
+        let add = PostgresType::made_for(source).map_or(String::new(), |(_, type_name)| {
             format!(
                 ", or say `ALTER TABLE {} ADD COLUMN {} {type_name}`",
                 name.sql(),
@@ -143,7 +146,7 @@ fn column(
             quoted(wanted)
         ));
     }
-    let Some(made) = Target::made_for(source) else { return Err(unwritable(wanted, source)) };
+    let Some(made) = PostgresType::made_for(source) else { return Err(unwritable(wanted, source)) };
     let target = found.target.filter(|it| it.takes(source)).ok_or_else(|| {
         let (ours, theirs) = (made.1, &found.type_name);
         format!(
@@ -155,7 +158,7 @@ fn column(
         )
     })?;
     let required = found.not_null || key.iter().any(|it| it == wanted);
-    Ok(Column { name: wanted.to_owned(), index, target, required })
+    Ok(TargetColumn { name: wanted.to_owned(), index, target, required })
 }
 
 fn unwritable(name: &str, source: &DataType) -> String {

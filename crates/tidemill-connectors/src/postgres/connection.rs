@@ -1,7 +1,7 @@
-//! A connection and its driver. All of it runs within [`Link::wait`], so it can be given up whatever the
-//! server does.
+//! A connection and its driver. All of it runs within [`PostgresConnection::wait`], so it can be given up
+//! whatever the server does.
 
-use super::fault::Trouble;
+use super::fault::DatabaseFault;
 use std::{pin::pin, time::Duration};
 use tokio::{
     runtime::{self, Runtime},
@@ -14,20 +14,20 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// See the module.
-pub(super) struct Link {
+pub(super) struct PostgresConnection {
     client: Client,
     runtime: Runtime,
 }
 
-impl Link {
+impl PostgresConnection {
     /// Connects, and does something first.
     pub(super) fn new<T>(
         config: &Config,
         tls: Option<&MakeRustlsConnect>,
         first: impl AsyncFnOnce(&Client) -> Result<T, Error>,
-    ) -> Result<(Self, T), Trouble> {
+    ) -> Result<(Self, T), DatabaseFault> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Trouble::Passing(error.to_string()))?;
+        let runtime = runtime.map_err(|error| DatabaseFault::Passing(error.to_string()))?;
         let (client, found) = runtime.block_on(async {
             let client = match tls {
                 Some(tls) => {

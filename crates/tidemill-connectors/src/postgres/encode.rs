@@ -7,9 +7,9 @@
 //! A value that its column cannot hold is refused here, by row and column, and not by the server in
 //! the middle of a transaction.
 
-use super::column_mapping::Column;
-use super::target::{MICRO_DIGITS, Target};
-use super::values::Values;
+use super::column_mapping::TargetColumn;
+use super::target::{MICRO_DIGITS, PostgresType};
+use super::values::ColumnValues;
 use crate::layout::plain_batch;
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
@@ -30,7 +30,7 @@ const DAY_US: i64 = 86_400_000_000;
 /// Writes rows for the columns of a table.
 #[derive(Debug)]
 pub(super) struct Encoder {
-    columns: Vec<Column>,
+    columns: Vec<TargetColumn>,
     /// Rows so far, if each is to carry its number behind its columns.
     numbered: Option<i64>,
 }
@@ -58,7 +58,7 @@ impl From<ArrowError> for EncodeError {
 }
 
 impl Encoder {
-    pub(super) fn new(columns: Vec<Column>, numbered: bool) -> Self {
+    pub(super) fn new(columns: Vec<TargetColumn>, numbered: bool) -> Self {
         Self { columns, numbered: numbered.then_some(0) }
     }
 
@@ -69,11 +69,11 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
         let batch = &plain_batch(batch)?;
-        let arrays = self.columns.iter().map(|it| Values::plain(batch.column(it.index)));
+        let arrays = self.columns.iter().map(|it| ColumnValues::plain(batch.column(it.index)));
         let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
         let options = crate::sink::encode::json_options();
         let values = self.columns.iter().zip(&arrays).map(|(column, array)| {
-            Values::of(batch.schema_ref().fields().get(column.index), array, &options)
+            ColumnValues::of(batch.schema_ref().fields().get(column.index), array, &options)
         });
         let mut values = values.collect::<Result<Vec<_>, _>>()?;
         let count = self.columns.len() + usize::from(self.numbered.is_some());
@@ -81,7 +81,7 @@ impl Encoder {
         for row in 0..batch.num_rows() {
             out.extend_from_slice(&count);
             for ((column, array), values) in self.columns.iter().zip(&arrays).zip(&mut values) {
-                let outcome = match array.is_null(row) || matches!(values, Values::Null) {
+                let outcome = match array.is_null(row) || matches!(values, ColumnValues::Null) {
                     true => null(column, out),
                     false => field(column.target, values, row, out),
                 };
@@ -98,7 +98,7 @@ impl Encoder {
     }
 }
 
-fn null(column: &Column, out: &mut Vec<u8>) -> Result<(), String> {
+fn null(column: &TargetColumn, out: &mut Vec<u8>) -> Result<(), String> {
     if column.required {
         return Err("it is null, and the table takes none there".to_owned());
     }
@@ -108,8 +108,8 @@ fn null(column: &Column, out: &mut Vec<u8>) -> Result<(), String> {
 
 /// A value with its length.
 fn field(
-    target: Target,
-    values: &mut Values<'_>,
+    target: PostgresType,
+    values: &mut ColumnValues<'_>,
     row: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
@@ -129,48 +129,48 @@ fn fixed(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 fn value(
-    target: Target,
-    values: &mut Values<'_>,
+    target: PostgresType,
+    values: &mut ColumnValues<'_>,
     row: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     match values {
-        Values::Null => {}
-        Values::Bool(it) => out.push(u8::from(it.value(row))),
-        Values::Int(it) => int(target, i128::from(it.value(row)), out)?,
-        Values::Unsigned(it) => int(target, i128::from(it.value(row)), out)?,
-        Values::Single(it) => match target {
-            Target::Float4 => out.extend_from_slice(&it.value(row).to_be_bytes()),
+        ColumnValues::Null => {}
+        ColumnValues::Bool(it) => out.push(u8::from(it.value(row))),
+        ColumnValues::Int(it) => int(target, i128::from(it.value(row)), out)?,
+        ColumnValues::Unsigned(it) => int(target, i128::from(it.value(row)), out)?,
+        ColumnValues::Single(it) => match target {
+            PostgresType::Float4 => out.extend_from_slice(&it.value(row).to_be_bytes()),
             _ => out.extend_from_slice(&f64::from(it.value(row)).to_be_bytes()),
         },
-        Values::Double(it) => out.extend_from_slice(&it.value(row).to_be_bytes()),
-        Values::Decimal(it, scale) => {
+        ColumnValues::Double(it) => out.extend_from_slice(&it.value(row).to_be_bytes()),
+        ColumnValues::Decimal(it, scale) => {
             let value = it.value(row);
             numeric(target, value < 0, &value.unsigned_abs().to_string(), *scale, out)?;
         }
-        Values::LongDecimal(it, scale) => {
+        ColumnValues::LongDecimal(it, scale) => {
             let text = it.value(row).to_string();
             let digits = text.trim_start_matches('-');
             numeric(target, digits.len() < text.len(), digits, *scale, out)?;
         }
-        Values::Text(it) => text(target, it.value(row), out)?,
-        Values::Bytes(it) => bytes(target, it.value(row), out)?,
-        Values::Days(it) => day(it.value(row), out)?,
-        Values::Times(it, units) => {
+        ColumnValues::Text(it) => text(target, it.value(row), out)?,
+        ColumnValues::Bytes(it) => bytes(target, it.value(row), out)?,
+        ColumnValues::Days(it) => day(it.value(row), out)?,
+        ColumnValues::Times(it, units) => {
             let time_us = scaled(it[row], *units).filter(|it| (0..=DAY_US).contains(it));
             let time_us = time_us.ok_or("it is no time of a day")?;
             digits_of_second(target, time_us)?;
             out.extend_from_slice(&time_us.to_be_bytes());
         }
-        Values::Moments(it, units) => {
+        ColumnValues::Moments(it, units) => {
             let moment_us = scaled(it[row], *units).and_then(|it| it.checked_sub(EPOCH_US));
             let moment_us = moment_us.filter(|it| MOMENTS_US.contains(it));
             let moment_us = moment_us.ok_or("the moment is not between 4713 BC and 294276")?;
             digits_of_second(target, moment_us)?;
             out.extend_from_slice(&moment_us.to_be_bytes());
         }
-        Values::Json(it) => {
-            if target == Target::Jsonb {
+        ColumnValues::Json(it) => {
+            if target == PostgresType::Jsonb {
                 out.push(1);
             }
             let at = out.len();
@@ -190,9 +190,9 @@ fn scaled(value: i64, per_second: i64) -> Option<i64> {
 }
 
 /// The server would round without a word.
-fn digits_of_second(target: Target, value_us: i64) -> Result<(), String> {
+fn digits_of_second(target: PostgresType, value_us: i64) -> Result<(), String> {
     match target {
-        Target::Time(Some(digits)) | Target::Timestamp(Some(digits))
+        PostgresType::Time(Some(digits)) | PostgresType::Timestamp(Some(digits))
             if value_us % 10_i64.pow(u32::from(MICRO_DIGITS.saturating_sub(digits))) != 0 =>
         {
             Err(format!("it has more digits of a second than the {digits} of the column"))
@@ -201,32 +201,32 @@ fn digits_of_second(target: Target, value_us: i64) -> Result<(), String> {
     }
 }
 
-fn int(target: Target, value: i128, out: &mut Vec<u8>) -> Result<(), String> {
+fn int(target: PostgresType, value: i128, out: &mut Vec<u8>) -> Result<(), String> {
     let outside = || format!("{value} is outside of what the column can hold");
     match target {
-        Target::Int2 => {
+        PostgresType::Int2 => {
             let value = i16::try_from(value).map_err(|_| outside())?;
             out.extend_from_slice(&value.to_be_bytes());
         }
-        Target::Int4 => {
+        PostgresType::Int4 => {
             let value = i32::try_from(value).map_err(|_| outside())?;
             out.extend_from_slice(&value.to_be_bytes());
         }
-        Target::Float4 => {
+        PostgresType::Float4 => {
             let float = value as f32;
             if float as i128 != value {
                 return Err(format!("{value} cannot be held exactly by a float"));
             }
             out.extend_from_slice(&float.to_be_bytes());
         }
-        Target::Float8 => {
+        PostgresType::Float8 => {
             let float = value as f64;
             if float as i128 != value {
                 return Err(format!("{value} cannot be held exactly by a float"));
             }
             out.extend_from_slice(&float.to_be_bytes());
         }
-        Target::Numeric(_) => {
+        PostgresType::Numeric(_) => {
             numeric(target, value < 0, &value.unsigned_abs().to_string(), 0, out)?;
         }
         _ => {
@@ -238,7 +238,7 @@ fn int(target: Target, value: i128, out: &mut Vec<u8>) -> Result<(), String> {
 }
 
 fn numeric(
-    target: Target,
+    target: PostgresType,
     negative: bool,
     digits: &str,
     scale: i8,
@@ -247,7 +247,7 @@ fn numeric(
     let zeros = "0".repeat(usize::from(scale.min(0).unsigned_abs()));
     let digits = format!("{}{zeros}", digits.trim_start_matches('0'));
     let scale = usize::from(scale.max(0).unsigned_abs());
-    if let Target::Numeric(Some((precision, kept))) = target {
+    if let PostgresType::Numeric(Some((precision, kept))) = target {
         let room = i32::from(precision) - i32::from(kept);
         let whole =
             i32::try_from(digits.len()).unwrap_or(i32::MAX).saturating_sub_unsigned(scale as u32);
@@ -277,18 +277,18 @@ fn day(day: i64, out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-fn text(target: Target, value: &str, out: &mut Vec<u8>) -> Result<(), String> {
+fn text(target: PostgresType, value: &str, out: &mut Vec<u8>) -> Result<(), String> {
     match target {
-        Target::Uuid => return uuid(value, out),
-        Target::Json | Target::Jsonb => {
+        PostgresType::Uuid => return uuid(value, out),
+        PostgresType::Json | PostgresType::Jsonb => {
             let read: Result<serde::de::IgnoredAny, _> = serde_json::from_str(value);
             read.map_err(|error| format!("it is no JSON: {error}"))?;
-            if target == Target::Jsonb {
+            if target == PostgresType::Jsonb {
                 no_nul_escape(value.as_bytes())?;
                 out.push(1);
             }
         }
-        Target::Text(Some(max)) if value.chars().count() > max as usize => {
+        PostgresType::Text(Some(max)) if value.chars().count() > max as usize => {
             return Err(format!("it has more than the column's {max} characters"));
         }
         _ => {}
@@ -304,8 +304,8 @@ fn text(target: Target, value: &str, out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-fn bytes(target: Target, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-    if target == Target::Uuid && value.len() != 16 {
+fn bytes(target: PostgresType, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    if target == PostgresType::Uuid && value.len() != 16 {
         return Err(format!("a UUID has 16 bytes, and it has {}", value.len()));
     }
     out.extend_from_slice(value);

@@ -28,8 +28,8 @@
 //!
 //! Invariant: no row is sent but under the lock of a mark with this life.
 
-use super::fault::{Trouble, is_race, said};
-use super::load::{Load, Pending};
+use super::fault::{DatabaseFault, is_race, said};
+use super::load::{Load, PendingCycle};
 use super::name::{TableName, literal};
 use super::session::{BEGIN, Session, last_row};
 use crate::stream::note::{Notes, not_noted};
@@ -128,7 +128,7 @@ impl ExactlyOnce {
     }
 
     /// Does the table part of [`Self::open`] within a transaction, which the caller rolls back.
-    pub(super) async fn try_out(&self, client: &Client) -> Result<(), Trouble> {
+    pub(super) async fn try_out(&self, client: &Client) -> Result<(), DatabaseFault> {
         let schemas = self.schemas(client).await?;
         let marks = schemas.map_or_else(|| self.marks.clone(), |it| self.marks_in(&it));
         self.make_marks(client, &marks).await?;
@@ -172,7 +172,7 @@ impl ExactlyOnce {
     /// Where the tables of a run that begins are, if the job does not say it: the one that is
     /// written where it is found or would be made, that of marks beside it, unless there is only
     /// another one to be found.
-    async fn schemas(&self, client: &Client) -> Result<Option<Schemas>, Trouble> {
+    async fn schemas(&self, client: &Client) -> Result<Option<Schemas>, DatabaseFault> {
         if self.named.schema.is_some() {
             return Ok(None);
         }
@@ -208,7 +208,7 @@ impl ExactlyOnce {
 
     /// Creates the table of marks if it is not there. The right to write to it does not imply the right to
     /// create it.
-    async fn make_marks(&self, client: &Client, marks: &str) -> Result<(), Trouble> {
+    async fn make_marks(&self, client: &Client, marks: &str) -> Result<(), DatabaseFault> {
         let found = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&marks]).await?;
         if found.get(0) {
             return Ok(());
@@ -222,9 +222,9 @@ impl ExactlyOnce {
             .await;
         match made {
             // It is there now; a transaction that this was part of is begun again.
-            Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
-            Err(error) => match Trouble::from(error) {
-                Trouble::Lasting(error) => Err(Trouble::Lasting(format!(
+            Err(error) if is_race(&error) => Err(DatabaseFault::Passing(said(&error))),
+            Err(error) => match DatabaseFault::from(error) {
+                DatabaseFault::Lasting(error) => Err(DatabaseFault::Lasting(format!(
                     "the table {marks} cannot be made, in which the sink keeps how far it is: {error}"
                 ))),
                 passing => Err(passing),
@@ -234,7 +234,7 @@ impl ExactlyOnce {
     }
 
     /// Writes the mark of a run that has none.
-    async fn begin(&self, client: &Client) -> Result<Cycle, Trouble> {
+    async fn begin(&self, client: &Client) -> Result<Cycle, DatabaseFault> {
         client
             .batch_execute(&format!("{BEGIN} {}; COMMIT", self.writing_mark(&self.marks)))
             .await?;
@@ -257,9 +257,9 @@ impl ExactlyOnce {
     }
 
     /// Puts this life in the place of the one before.
-    async fn take_over(&self, client: &Client) -> Result<Cycle, Trouble> {
+    async fn take_over(&self, client: &Client) -> Result<Cycle, DatabaseFault> {
         let mark = self.lock(client).await?;
-        let held = self.of_this_run(mark.as_ref()).map_err(Trouble::Lasting)?;
+        let held = self.of_this_run(mark.as_ref()).map_err(DatabaseFault::Lasting)?;
         client
             .batch_execute(&format!(
                 "UPDATE {} SET life = '{}', updated_at = now() WHERE {}; COMMIT",
@@ -272,7 +272,7 @@ impl ExactlyOnce {
     }
 
     /// Begins a transaction, locks the mark and reads it.
-    async fn lock(&self, client: &Client) -> Result<Option<Mark>, Trouble> {
+    async fn lock(&self, client: &Client) -> Result<Option<Mark>, DatabaseFault> {
         let answer = client
             .simple_query(&format!(
                 "{BEGIN} SELECT target, run, life, cycle FROM {} WHERE {} FOR UPDATE",
@@ -341,7 +341,7 @@ impl ExactlyOnce {
         session: &mut Session,
         cycle: Cycle,
         load: &Load,
-        ready: &[Pending],
+        ready: &[PendingCycle],
     ) -> Result<(), String> {
         session.persist(async |client| self.try_commit(client, cycle, load, ready).await)?;
         self.held = cycle;
@@ -353,11 +353,11 @@ impl ExactlyOnce {
         client: &Client,
         cycle: Cycle,
         load: &Load,
-        ready: &[Pending],
-    ) -> Result<(), Trouble> {
+        ready: &[PendingCycle],
+    ) -> Result<(), DatabaseFault> {
         let mark = self.lock(client).await?;
         match self.decide(mark.as_ref(), cycle) {
-            Decision::Refuse(why) => return Err(Trouble::Lasting(why)),
+            Decision::Refuse(why) => return Err(DatabaseFault::Lasting(why)),
             Decision::IsThere => return Ok(client.batch_execute("ROLLBACK").await?),
             Decision::Send => {}
         }

@@ -10,21 +10,21 @@ use tokio_postgres::{
 /// Why something could not be done: not now, or not at all. In both cases the connection is given
 /// up, and with it the transaction that was open.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum DatabaseFault {
     Passing(String),
     Lasting(String),
 }
 
-impl From<Trouble> for SinkError {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Passing(error) => Self::retry(error),
-            Trouble::Lasting(error) => Self::new(error),
+impl From<DatabaseFault> for SinkError {
+    fn from(fault: DatabaseFault) -> Self {
+        match fault {
+            DatabaseFault::Passing(error) => Self::retry(error),
+            DatabaseFault::Lasting(error) => Self::new(error),
         }
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for DatabaseFault {
     fn from(error: Error) -> Self {
         let passing = match error.code() {
             Some(code) => is_passing(code.code()),

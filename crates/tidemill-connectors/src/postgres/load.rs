@@ -9,9 +9,9 @@
 //! Invariant: binary rows carry no types, so sent rows count only if the table's columns are still those
 //! they were encoded for; the sender holds a lock under which they stay so.
 
-use super::column_mapping::Column;
+use super::column_mapping::TargetColumn;
 use super::encode::{END, HEAD};
-use super::fault::Trouble;
+use super::fault::DatabaseFault;
 use super::name::{TableName, list, literal, quoted};
 use super::session::last_row;
 use bytes::Bytes;
@@ -27,7 +27,7 @@ const NUMBER: &str = "__tidemill_number";
 
 /// Encoded rows of a cycle that is not committed.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingCycle {
     pub(super) cycle: Cycle,
     pub(super) bytes: Vec<u8>,
 }
@@ -51,7 +51,12 @@ struct Merge {
 
 impl Load {
     /// Of rows with these columns; `life` is a name that no other process has.
-    pub(super) fn new(table: &TableName, columns: &[Column], key: &[String], life: &str) -> Self {
+    pub(super) fn new(
+        table: &TableName,
+        columns: &[TargetColumn],
+        key: &[String],
+        life: &str,
+    ) -> Self {
         let names = list(columns.iter().map(|it| it.name.as_str()));
         let (ask, types) = (asking(table, columns), String::new());
         if key.is_empty() {
@@ -87,7 +92,7 @@ impl Load {
     }
 
     /// The types of the columns as they are now.
-    pub(super) async fn types(&self, client: &Client) -> Result<String, Trouble> {
+    pub(super) async fn types(&self, client: &Client) -> Result<String, DatabaseFault> {
         let answer = client.simple_query(&self.ask).await?;
         let types = last_row(&answer).and_then(|row| row.into_iter().next().flatten());
         Ok(types.unwrap_or_default())
@@ -98,12 +103,12 @@ impl Load {
         Self { types, ..self }
     }
 
-    async fn are_those(&self, client: &Client) -> Result<(), Trouble> {
+    async fn are_those(&self, client: &Client) -> Result<(), DatabaseFault> {
         let now = self.types(client).await?;
         if now == self.types {
             return Ok(());
         }
-        Err(Trouble::Lasting(format!(
+        Err(DatabaseFault::Lasting(format!(
             "its columns are `{now}` now, and were `{}` when the job began to write; resumed, the job \
              writes what fits them",
             self.types
@@ -116,21 +121,25 @@ impl Load {
     }
 
     /// Writes the rows.
-    pub(super) async fn run(&self, client: &Client, ready: &[Pending]) -> Result<(), Trouble> {
+    pub(super) async fn run(
+        &self,
+        client: &Client,
+        ready: &[PendingCycle],
+    ) -> Result<(), DatabaseFault> {
         match self.send(client, ready).await {
             Ok(()) => self.are_those(client).await,
             // The server's words for bytes of another type say nothing of types.
-            Err(trouble @ Trouble::Lasting(_))
+            Err(fault @ DatabaseFault::Lasting(_))
                 if client.batch_execute("ROLLBACK").await.is_ok() =>
             {
                 self.are_those(client).await?;
-                Err(trouble)
+                Err(fault)
             }
-            Err(trouble) => Err(trouble),
+            Err(fault) => Err(fault),
         }
     }
 
-    async fn send(&self, client: &Client, ready: &[Pending]) -> Result<(), Trouble> {
+    async fn send(&self, client: &Client, ready: &[PendingCycle]) -> Result<(), DatabaseFault> {
         if let Some(merge) = &self.merge {
             client.batch_execute(&merge.make).await?;
         }
@@ -150,7 +159,7 @@ impl Load {
 
 /// Asks for the names and types of these columns of a table. Only the modifiers
 /// of numbers are compared: a longer `varchar` takes all that it took.
-fn asking(table: &TableName, columns: &[Column]) -> String {
+fn asking(table: &TableName, columns: &[TargetColumn]) -> String {
     let names: Vec<String> = columns.iter().map(|it| literal(&it.name)).collect();
     format!(
         "SELECT string_agg(attname || ' ' || format_type(atttypid, \
@@ -167,14 +176,14 @@ fn asking(table: &TableName, columns: &[Column]) -> String {
 mod tests {
     //! The statements.
 
-    use super::super::target::Target;
+    use super::super::target::PostgresType;
     use super::*;
 
-    fn columns() -> Vec<Column> {
-        let column = |name: &str, index| Column {
+    fn columns() -> Vec<TargetColumn> {
+        let column = |name: &str, index| TargetColumn {
             name: name.to_owned(),
             index,
-            target: Target::Int8,
+            target: PostgresType::Int8,
             required: false,
         };
         vec![column("a", 0), column("B", 1)]

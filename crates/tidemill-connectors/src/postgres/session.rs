@@ -4,8 +4,8 @@
 //! no statement finds leftovers of an earlier one.
 
 use super::address::Address;
-use super::connection::Link;
-use super::fault::Trouble;
+use super::connection::PostgresConnection;
+use super::fault::DatabaseFault;
 use tidemill_env::World;
 use tidemill_flow::RetryPolicy;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -30,14 +30,14 @@ const BEGIN_PATIENCE_US: u64 = 60_000_000;
 pub(super) struct Session {
     world: World,
     address: Address,
-    link: Option<Link>,
+    connection: Option<PostgresConnection>,
     patience: RetryPolicy,
 }
 
 impl Session {
-    pub(super) fn new(world: &World, address: Address, link: Link) -> Self {
+    pub(super) fn new(world: &World, address: Address, connection: PostgresConnection) -> Self {
         let (world, patience) = (world.clone(), RetryPolicy::new(world));
-        Self { world, address, link: Some(link), patience }
+        Self { world, address, connection: Some(connection), patience }
     }
 
     pub(super) fn retry_with(&mut self, patience: RetryPolicy) {
@@ -51,18 +51,18 @@ impl Session {
     /// Tries again and again, with rests, until it is done or cannot be: for ever once the job runs.
     pub(super) fn persist<T>(
         &mut self,
-        attempt: impl AsyncFnMut(&Client) -> Result<T, Trouble>,
+        attempt: impl AsyncFnMut(&Client) -> Result<T, DatabaseFault>,
     ) -> Result<T, String> {
-        self.persist_or_tell(attempt).map_err(|trouble| match trouble {
-            Trouble::Passing(error) | Trouble::Lasting(error) => error,
+        self.persist_or_tell(attempt).map_err(|fault| match fault {
+            DatabaseFault::Passing(error) | DatabaseFault::Lasting(error) => error,
         })
     }
 
     /// As [`Self::persist`]; in a job that does not run yet, a wait that was too long may pass later.
     pub(super) fn persist_or_tell<T>(
         &mut self,
-        mut attempt: impl AsyncFnMut(&Client) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+        mut attempt: impl AsyncFnMut(&Client) -> Result<T, DatabaseFault>,
+    ) -> Result<T, DatabaseFault> {
         let begun_us = self.world.clock.monotonic_micros();
         loop {
             match self.attempt(&mut attempt) {
@@ -70,15 +70,15 @@ impl Session {
                     self.patience.succeeded();
                     return Ok(done);
                 }
-                Err(Trouble::Passing(error)) if self.patience.gives_up() => {
-                    return Err(Trouble::Lasting(RetryPolicy::give_up_message(error)));
+                Err(DatabaseFault::Passing(error)) if self.patience.gives_up() => {
+                    return Err(DatabaseFault::Lasting(RetryPolicy::give_up_message(error)));
                 }
-                Err(trouble @ Trouble::Passing(_))
+                Err(fault @ DatabaseFault::Passing(_))
                     if !self.patience.runs() && self.has_waited(begun_us) =>
                 {
-                    return Err(trouble);
+                    return Err(fault);
                 }
-                Err(Trouble::Passing(error)) => {
+                Err(DatabaseFault::Passing(error)) => {
                     let shown = &self.address.shown;
                     self.patience.report(format_args!("the database at `{shown}`: {error}"));
                     self.patience.pause();
@@ -95,28 +95,28 @@ impl Session {
 
     fn attempt<T>(
         &mut self,
-        attempt: &mut impl AsyncFnMut(&Client) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
-        let link = match self.link.take().filter(|it| !it.is_closed()) {
-            Some(link) => link,
+        attempt: &mut impl AsyncFnMut(&Client) -> Result<T, DatabaseFault>,
+    ) -> Result<T, DatabaseFault> {
+        let connection = match self.connection.take().filter(|it| !it.is_closed()) {
+            Some(connection) => connection,
             None => self.address.connect(&self.world, async |_| Ok(()))?.0,
         };
         let patience = &mut self.patience;
-        match link.wait(attempt, || patience.gives_up()) {
+        match connection.wait(attempt, || patience.gives_up()) {
             Some(done) => {
                 let done = done?;
-                self.link = Some(link);
+                self.connection = Some(connection);
                 Ok(done)
             }
             None => {
                 let error = format!("the database at `{}` does not answer", self.address.shown);
-                Err(Trouble::Lasting(RetryPolicy::give_up_message(error)))
+                Err(DatabaseFault::Lasting(RetryPolicy::give_up_message(error)))
             }
         }
     }
 
     pub(super) fn close(&mut self) {
-        self.link = None;
+        self.connection = None;
     }
 }
 

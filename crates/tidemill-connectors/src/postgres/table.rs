@@ -1,14 +1,14 @@
 //! A table as the catalog has it, and the statement that makes one.
 
-use super::column_mapping::Column;
+use super::column_mapping::TargetColumn;
 use super::name::{TableName, list, quoted};
-use super::target::Target;
+use super::target::PostgresType;
 use arrow_schema::Schema;
 use tokio_postgres::{Client, Error};
 
 /// A table that is there.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+pub(super) struct TableDescription {
     /// True if rows can be copied to it: it is a table and not a view.
     pub(super) is_table: bool,
     /// True if a crash of the server empties it.
@@ -25,7 +25,7 @@ pub(super) struct TableColumn {
     /// As a person writes it.
     pub(super) type_name: String,
     /// The values it takes; none if the sink cannot write it.
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<PostgresType>,
     pub(super) not_null: bool,
     /// True if the server has a default for it.
     pub(super) filled: bool,
@@ -66,21 +66,24 @@ const UNIQUE: &str = "SELECT array_agg(a.attname::text) FROM pg_index i \
         AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid";
 
 /// Looks a table up; none if there is none of that name.
-pub(super) async fn look(client: &Client, name: &TableName) -> Result<Option<Table>, Error> {
+pub(super) async fn look(
+    client: &Client,
+    name: &TableName,
+) -> Result<Option<TableDescription>, Error> {
     let Some(row) = client.query_opt(TABLE, &[&name.sql()]).await? else { return Ok(None) };
     let (oid, kind, persistence): (u32, String, String) = (row.get(0), row.get(1), row.get(2));
     let columns = client.query(COLUMNS, &[&oid]).await?;
     let column = |row: &tokio_postgres::Row| TableColumn {
         name: row.get(0),
         type_name: row.get(1),
-        target: Target::of(row.get(2), row.get(3), row.get(4)),
+        target: PostgresType::of(row.get(2), row.get(3), row.get(4)),
         not_null: row.get(5),
         filled: row.get(6),
         generated: row.get(7),
         identity: row.get(8),
     };
     let unique = client.query(UNIQUE, &[&oid]).await?;
-    Ok(Some(Table {
+    Ok(Some(TableDescription {
         is_table: matches!(kind.as_str(), "r" | "p" | "f"),
         is_unlogged: persistence == "u",
         columns: columns.iter().map(column).collect(),
@@ -91,13 +94,13 @@ pub(super) async fn look(client: &Client, name: &TableName) -> Result<Option<Tab
 /// The statement that makes a table for these columns.
 pub(super) fn creation(
     name: &TableName,
-    columns: &[Column],
+    columns: &[TargetColumn],
     schema: &Schema,
     key: &[String],
 ) -> String {
     let mut parts: Vec<String> = Vec::new();
     for column in columns {
-        let made = Target::made_for(schema.field(column.index).data_type());
+        let made = PostgresType::made_for(schema.field(column.index).data_type());
         let (_, type_name) = made.expect("columns of a table to be made have a type");
         parts.push(format!("{} {type_name}", quoted(&column.name)));
     }

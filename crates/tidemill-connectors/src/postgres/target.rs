@@ -10,7 +10,7 @@ pub(super) const MICRO_DIGITS: u8 = 6;
 
 /// A type of PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum PostgresType {
     Bool,
     Int2,
     Int4,
@@ -32,7 +32,7 @@ pub(super) enum Target {
     Timestamp(Option<u8>),
 }
 
-impl Target {
+impl PostgresType {
     /// The type with this name in the catalog, if it can be written.
     pub(super) fn of(name: &str, is_enum: bool, modifier: i32) -> Option<Self> {
         if is_enum {
@@ -129,13 +129,13 @@ fn digits(modifier: i32) -> (u16, i16) {
     (u16::try_from(precision).unwrap_or(PRECISION_MAX), i16::try_from(scale).unwrap_or(0))
 }
 
-fn numeric(precision: u8, scale: i8) -> (Target, String) {
+fn numeric(precision: u8, scale: i8) -> (PostgresType, String) {
     // A scale below zero says that the last digits are zeros; a table has room for them.
     let digits = match scale {
         ..0 => (u16::from(precision) + u16::from(scale.unsigned_abs()), 0),
         _ => (u16::from(precision.max(scale.unsigned_abs())), i16::from(scale)),
     };
-    (Target::Numeric(Some(digits)), format!("numeric({},{})", digits.0, digits.1))
+    (PostgresType::Numeric(Some(digits)), format!("numeric({},{})", digits.0, digits.1))
 }
 
 #[cfg(test)]
@@ -147,18 +147,18 @@ mod tests {
     #[test]
     fn modifiers_say_what_a_column_can_hold() {
         let numeric = |precision: i32, scale: i32| ((precision << 16) | (scale & 0x7ff)) + 4;
-        let of = |modifier| Target::of("numeric", false, modifier);
-        assert_eq!(of(-1), Some(Target::Numeric(None)));
-        assert_eq!(of(numeric(10, 2)), Some(Target::Numeric(Some((10, 2)))));
-        assert_eq!(of(numeric(3, -2)), Some(Target::Numeric(Some((3, -2)))));
-        assert_eq!(Target::of("varchar", false, 9), Some(Target::Text(Some(5))));
-        assert_eq!(Target::of("timestamptz", false, -1), Some(Target::Timestamp(None)));
-        assert_eq!(Target::of("timestamptz", false, 6), Some(Target::Timestamp(None)));
-        assert_eq!(Target::of("timestamp", false, 3), Some(Target::Timestamp(Some(3))));
-        assert_eq!(Target::of("time", false, 0), Some(Target::Time(Some(0))));
-        assert_eq!(Target::of("text", false, -1), Some(Target::Text(None)));
-        assert_eq!(Target::of("mood", true, -1), Some(Target::Text(None)));
-        assert_eq!(Target::of("point", false, -1), None);
+        let of = |modifier| PostgresType::of("numeric", false, modifier);
+        assert_eq!(of(-1), Some(PostgresType::Numeric(None)));
+        assert_eq!(of(numeric(10, 2)), Some(PostgresType::Numeric(Some((10, 2)))));
+        assert_eq!(of(numeric(3, -2)), Some(PostgresType::Numeric(Some((3, -2)))));
+        assert_eq!(PostgresType::of("varchar", false, 9), Some(PostgresType::Text(Some(5))));
+        assert_eq!(PostgresType::of("timestamptz", false, -1), Some(PostgresType::Timestamp(None)));
+        assert_eq!(PostgresType::of("timestamptz", false, 6), Some(PostgresType::Timestamp(None)));
+        assert_eq!(PostgresType::of("timestamp", false, 3), Some(PostgresType::Timestamp(Some(3))));
+        assert_eq!(PostgresType::of("time", false, 0), Some(PostgresType::Time(Some(0))));
+        assert_eq!(PostgresType::of("text", false, -1), Some(PostgresType::Text(None)));
+        assert_eq!(PostgresType::of("mood", true, -1), Some(PostgresType::Text(None)));
+        assert_eq!(PostgresType::of("point", false, -1), None);
     }
 
     #[test]
@@ -173,11 +173,14 @@ mod tests {
             DataType::new_list(DataType::Int8, true),
             moment,
         ] {
-            let (target, _) = Target::made_for(&source).expect("it has a type");
+            let (target, _) = PostgresType::made_for(&source).expect("it has a type");
             assert!(target.takes(&source), "{source}");
         }
-        assert_eq!(Target::made_for(&DataType::Duration(arrow_schema::TimeUnit::Second)), None);
-        assert!(!Target::Numeric(Some((10, 1))).takes(&DataType::Decimal128(10, 2)));
-        assert!(!Target::Float4.takes(&DataType::Float64));
+        assert_eq!(
+            PostgresType::made_for(&DataType::Duration(arrow_schema::TimeUnit::Second)),
+            None
+        );
+        assert!(!PostgresType::Numeric(Some((10, 1))).takes(&DataType::Decimal128(10, 2)));
+        assert!(!PostgresType::Float4.takes(&DataType::Float64));
     }
 }

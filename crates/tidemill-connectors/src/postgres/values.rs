@@ -14,7 +14,7 @@ use std::sync::Arc;
 const DAY_MS: i64 = 86_400_000;
 
 /// The values of a column whose layout is plain.
-pub(super) enum Values<'a> {
+pub(super) enum ColumnValues<'a> {
     Null,
     Bool(&'a BooleanArray),
     Int(&'a Int64Array),
@@ -33,7 +33,7 @@ pub(super) enum Values<'a> {
     Json(NullableEncoder<'a>),
 }
 
-impl<'a> Values<'a> {
+impl<'a> ColumnValues<'a> {
     /// A column of a plain layout in one of those that are written.
     pub(super) fn plain(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         use DataType as D;

@@ -80,10 +80,10 @@ impl<'a> Dates<'a> {
 /// A column whose values can be written as text.
 pub(crate) struct Cell<'a> {
     column: &'a ArrayRef,
-    kind: Kind<'a>,
+    kind: CellValues<'a>,
 }
 
-enum Kind<'a> {
+enum CellValues<'a> {
     Text(&'a StringArray),
     Bytes(&'a arrow_array::BinaryArray),
     Int(&'a PrimitiveArray<Int64Type>),
@@ -129,7 +129,7 @@ impl<'a> Cell<'a> {
     ) -> Result<Self, ArrowError> {
         let is_nested = column.data_type().is_nested();
         match is_nested.then(|| make_encoder(field, column, options)) {
-            Some(Ok(encoder)) => Ok(Self { column, kind: Kind::Json(RefCell::new(encoder)) }),
+            Some(Ok(encoder)) => Ok(Self { column, kind: CellValues::Json(RefCell::new(encoder)) }),
             // A value that cannot be written.
             Some(Err(error)) if has_json(column.data_type()) => Err(error),
             // JSON has no form for some, such as maps with other keys than text.
@@ -139,13 +139,13 @@ impl<'a> Cell<'a> {
 
     pub(crate) fn new(column: &'a ArrayRef) -> Result<Self, ArrowError> {
         let kind = match column.data_type() {
-            DataType::Utf8 => Kind::Text(column.as_string()),
-            DataType::Binary => Kind::Bytes(column.as_binary()),
-            DataType::Int64 => Kind::Int(column.as_primitive()),
+            DataType::Utf8 => CellValues::Text(column.as_string()),
+            DataType::Binary => CellValues::Bytes(column.as_binary()),
+            DataType::Int64 => CellValues::Int(column.as_primitive()),
             _ => match (Moments::of(column), Dates::of(column)) {
-                (Some(moments), _) => Kind::Moments(moments),
-                (_, Some(dates)) => Kind::Dates(dates),
-                _ => Kind::Other(ArrayFormatter::try_new(column, &FormatOptions::default())?),
+                (Some(moments), _) => CellValues::Moments(moments),
+                (_, Some(dates)) => CellValues::Dates(dates),
+                _ => CellValues::Other(ArrayFormatter::try_new(column, &FormatOptions::default())?),
             },
         };
         Ok(Self { column, kind })
@@ -158,7 +158,7 @@ impl<'a> Cell<'a> {
     /// The bytes of a value that is not null, if it is made of any.
     pub(crate) fn bytes(&self, row: usize) -> Option<&'a [u8]> {
         match &self.kind {
-            Kind::Bytes(values) => Some(values.value(row)),
+            CellValues::Bytes(values) => Some(values.value(row)),
             _ => None,
         }
     }
@@ -169,13 +169,15 @@ impl<'a> Cell<'a> {
     /// It has no text, such as a time of day beyond the day.
     pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         match &self.kind {
-            Kind::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Kind::Bytes(values) => bytes_as_text(values.value(row), out),
-            Kind::Moments(moments) => moments.write(row, out),
-            Kind::Dates(dates) => dates.write(row, out),
-            Kind::Int(values) => write!(out, "{}", values.value(row)).expect("memory takes all"),
-            Kind::Json(values) => values.borrow_mut().encode(row, out),
-            Kind::Other(values) => return values.value(row).write(&mut Memory(out)),
+            CellValues::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            CellValues::Bytes(values) => bytes_as_text(values.value(row), out),
+            CellValues::Moments(moments) => moments.write(row, out),
+            CellValues::Dates(dates) => dates.write(row, out),
+            CellValues::Int(values) => {
+                write!(out, "{}", values.value(row)).expect("memory takes all")
+            }
+            CellValues::Json(values) => values.borrow_mut().encode(row, out),
+            CellValues::Other(values) => return values.value(row).write(&mut Memory(out)),
         }
         Ok(())
     }

@@ -64,12 +64,12 @@ impl Write for FileBytes {
     }
 }
 
-enum Writer<W: Write + Send> {
+enum FormatWriter<W: Write + Send> {
     Arrow(FileWriter<W>),
     Parquet(ArrowWriter<W>),
 }
 
-impl<W: Write + Send> Writer<W> {
+impl<W: Write + Send> FormatWriter<W> {
     /// For rows of this schema; Parquet has some types as others, which it has a name for.
     fn new(format: Format, out: W, schema: &SchemaRef) -> Result<Self, ArrowError> {
         if format == Format::Arrow {
@@ -116,7 +116,7 @@ pub(super) struct ColumnarSink {
     partial: PathBuf,
     format: Format,
     schema: SchemaRef,
-    writer: Option<Writer<FileBytes>>,
+    writer: Option<FormatWriter<FileBytes>>,
     /// The end of it, made and not all written.
     ending: Option<FileBytes>,
     pending: VecDeque<(Cycle, RecordBatch)>,
@@ -139,7 +139,7 @@ impl ColumnarSink {
         }
         // Tried now, so that a column that the format cannot hold is refused before the job runs.
         let trial = |row: &RecordBatch| {
-            let mut writer = Writer::new(format, io::sink(), &row.schema())?;
+            let mut writer = FormatWriter::new(format, io::sink(), &row.schema())?;
             writer.write(row)?;
             writer.finish().map(drop)
         };
@@ -162,7 +162,7 @@ impl ColumnarSink {
         disk.create_dir_all(folder(&self.path))?;
         let file = AppendFile::begin(disk, &self.partial)?;
         let out = FileBytes { file, buffer: Vec::new() };
-        self.writer = Some(Writer::new(self.format, out, &self.schema)?);
+        self.writer = Some(FormatWriter::new(self.format, out, &self.schema)?);
         self.pending.clear();
         self.gathered = BatchCoalescer::new(Arc::clone(&self.schema), BATCH_ROWS);
         Ok(())

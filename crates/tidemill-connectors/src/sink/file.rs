@@ -18,7 +18,7 @@ use super::append_file::AppendFile;
 use super::columnar::ColumnarSink;
 use super::encode::RowEncoder;
 use super::marks::{Committed, Marks, folder};
-use super::{Pending, disk_error, sink_error, write_probe};
+use super::{PendingRows, disk_error, sink_error, write_probe};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
 use std::{
@@ -40,7 +40,7 @@ pub struct FileSink {
     encoder: RowEncoder,
     marks: Marks,
     file: Option<AppendFile>,
-    pending: Pending,
+    pending: PendingRows,
     /// The checksum of appended bytes without a mark, for which there was no room.
     unmarked: Option<u32>,
     committed: Cycle,
@@ -90,7 +90,7 @@ impl FileSink {
             marks: Marks::beside(Arc::clone(&world.disk), path, encoder.rows()),
             encoder,
             file: None,
-            pending: Pending::default(),
+            pending: PendingRows::default(),
             unmarked: None,
             committed: Cycle::NONE,
             sync_every,
@@ -119,7 +119,7 @@ impl FileSink {
             self.file = Some(AppendFile::of(disk, &self.path, file, length));
         }
         (self.unmarked, self.committed, self.dirty) = (None, cycle, false);
-        self.pending = Pending::default();
+        self.pending = PendingRows::default();
         self.synced_at_us = self.world.clock.monotonic_micros();
         Ok(())
     }

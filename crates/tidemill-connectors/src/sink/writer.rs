@@ -1,7 +1,7 @@
 //! A sink that writes rows to a stream of bytes, such as standard output. Written rows cannot
 //! be taken back or marked: a job that resumes writes all its rows there again.
 
-use super::Pending;
+use super::PendingRows;
 use super::encode::RowEncoder;
 use crate::error::ConnectorError;
 use arrow_schema::SchemaRef;
@@ -33,7 +33,7 @@ pub struct WriterSink {
     name: String,
     writer: Box<dyn Write + Send>,
     encoder: RowEncoder,
-    pending: Pending,
+    pending: PendingRows,
     begun: bool,
 }
 
@@ -50,7 +50,7 @@ impl WriterSink {
         schema: SchemaRef,
     ) -> Result<Box<dyn Sink>, ConnectorError> {
         let encoder = RowEncoder::new(Path::new(name), format, schema)?;
-        let (name, pending) = (name.to_owned(), Pending::default());
+        let (name, pending) = (name.to_owned(), PendingRows::default());
         Ok(Box::new(Self { name, writer, encoder, pending, begun: false }))
     }
 

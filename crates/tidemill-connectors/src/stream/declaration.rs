@@ -3,7 +3,7 @@
 //! Nothing here reads a log.
 
 use super::source::StreamSourceSpec;
-use super::values::Look;
+use super::values::StreamSampler;
 use crate::error::ConnectorError;
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl DeclaredStream {
         spec: &StreamSourceSpec,
     ) -> Result<Option<Arc<dyn SourceFactory>>, ConnectorError> {
         let subject = format!("stream `{name}`");
-        let look = Look::new(&subject, spec)?;
+        let look = StreamSampler::new(&subject, spec)?;
         if Self::may_have_more(spec) && spec.schema.is_empty() {
             return Ok(None);
         }

@@ -2,7 +2,7 @@
 //! chunks when its job resumes.
 
 use super::reach::{Bounds, Reach};
-use super::schema_note::Kept;
+use super::schema_note::SchemaNote;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io,
@@ -38,12 +38,12 @@ pub(crate) struct Began {
     pub(crate) first: Option<u32>,
     /// The columns that were found in its first records. None: a program that kept none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) columns: Option<Kept>,
+    pub(crate) columns: Option<SchemaNote>,
 }
 
 impl Began {
     /// A note of the reach, for the stream of this id.
-    pub(crate) fn new(id: &str, reach: &Reach, columns: Option<Kept>) -> Self {
+    pub(crate) fn new(id: &str, reach: &Reach, columns: Option<SchemaNote>) -> Self {
         let (stream, bounds) = (id.to_owned(), reach.bounds().to_vec());
         Self { stream, bounds, first: Some(reach.first()), columns }
     }

@@ -23,19 +23,19 @@ pub(super) struct Progress {
 
 struct Shared {
     group: Arc<dyn StreamGroup>,
-    state: Mutex<State>,
-    bell: Condvar,
+    state: Mutex<CommitState>,
+    wakeup: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct CommitState {
     /// By streamlet, the newest position that is not committed yet.
     newest: BTreeMap<u32, i64>,
     ends: bool,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CommitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -43,8 +43,8 @@ impl Shared {
     fn run(&self) {
         loop {
             let state = self.lock();
-            let idle = |it: &mut State| it.newest.is_empty() && !it.ends;
-            let state = self.bell.wait_while(state, idle);
+            let idle = |it: &mut CommitState| it.newest.is_empty() && !it.ends;
+            let state = self.wakeup.wait_while(state, idle);
             let mut state = state.unwrap_or_else(PoisonError::into_inner);
             if state.newest.is_empty() {
                 return;
@@ -59,14 +59,14 @@ impl Shared {
 impl Progress {
     /// Of a source that a group follows. No thread runs before there is something to commit.
     pub(super) fn new(group: Arc<dyn StreamGroup>) -> Self {
-        let shared = Shared { group, state: Mutex::default(), bell: Condvar::new() };
+        let shared = Shared { group, state: Mutex::default(), wakeup: Condvar::new() };
         Self { shared: Arc::new(shared), thread: Mutex::new(None) }
     }
 
     /// A streamlet is done up to, not including, this offset.
     pub(super) fn reached(&self, world: &World, streamlet: u32, offset: i64) {
         self.shared.lock().newest.insert(streamlet, offset);
-        self.shared.bell.notify_one();
+        self.shared.wakeup.notify_one();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
@@ -79,7 +79,7 @@ impl Drop for Progress {
     /// Commits the newest positions before it returns.
     fn drop(&mut self) {
         self.shared.lock().ends = true;
-        self.shared.bell.notify_one();
+        self.shared.wakeup.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             thread.join();

@@ -49,7 +49,7 @@ impl View {
 }
 
 /// Reads a streamlet record by record.
-pub(super) struct Reader {
+pub(super) struct StreamletReader {
     pub(super) view: View,
     cursor: ReadCursor,
     /// The next record's offset.
@@ -64,7 +64,7 @@ pub(super) struct Reader {
     inflated: bool,
 }
 
-impl Reader {
+impl StreamletReader {
     pub(super) fn new(view: View, offset: i64) -> Self {
         Self {
             view,
@@ -216,12 +216,12 @@ fn end_lost(offset: i64, end: i64) -> String {
 
 /// Copies of values, with their offsets.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct RecordBuffer {
     bytes: Vec<u8>,
     records: Vec<(i64, usize)>,
 }
 
-impl Kept {
+impl RecordBuffer {
     pub(super) fn push(&mut self, offset: i64, value: &[u8]) {
         self.bytes.extend_from_slice(value);
         self.records.push((offset, self.bytes.len()));

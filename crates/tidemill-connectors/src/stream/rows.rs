@@ -30,27 +30,27 @@ pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 const CHUNK_RECORDS: usize = 4_096;
 
 /// One row on its way.
-pub(crate) struct Row {
+pub(crate) struct EncodedRow {
     pub(crate) key: Option<Range<usize>>,
     pub(crate) value: Range<usize>,
     pub(crate) timestamp_ms: Option<i64>,
 }
 
 /// Rows of a cycle that is not committed.
-pub(crate) struct Pending {
+pub(crate) struct CycleRows {
     pub(crate) cycle: Cycle,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<EncodedRow>,
 }
 
 /// Rows of all cycles that are not committed.
-pub(crate) struct Rows {
+pub(crate) struct UncommittedRows {
     encoder: RowEncoder,
     key: Vec<usize>,
-    pending: Vec<Pending>,
+    pending: Vec<CycleRows>,
 }
 
-impl Rows {
+impl UncommittedRows {
     /// Rows of `schema` for the stream `name`, with the values of these columns as keys. `subject`
     /// is the stream as messages name it.
     ///
@@ -86,7 +86,7 @@ impl Rows {
     /// # Errors
     /// A row cannot be encoded; in words.
     pub(crate) fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), String> {
-        let mut pending = Pending { cycle, bytes: Vec::new(), rows: Vec::new() };
+        let mut pending = CycleRows { cycle, bytes: Vec::new(), rows: Vec::new() };
         for block in blocks.iter().filter(|block| !block.is_empty()) {
             let batch = block.batch();
             let start = pending.bytes.len();
@@ -107,7 +107,7 @@ impl Rows {
                     at..pending.bytes.len()
                 });
                 let timestamp_ms = times.as_ref().and_then(|it| it.get(row).copied());
-                pending.rows.push(Row { key, value, timestamp_ms });
+                pending.rows.push(EncodedRow { key, value, timestamp_ms });
             }
         }
         self.pending.push(pending);
@@ -115,26 +115,26 @@ impl Rows {
     }
 
     /// The rows of the cycles up to this one.
-    pub(crate) fn up_to(&self, cycle: Cycle) -> &[Pending] {
+    pub(crate) fn up_to(&self, cycle: Cycle) -> &[CycleRows] {
         &self.pending[..self.pending.partition_point(|it| it.cycle <= cycle)]
     }
 
     /// Puts taken rows back.
-    pub(crate) fn put_back(&mut self, taken: Vec<Pending>) {
+    pub(crate) fn put_back(&mut self, taken: Vec<CycleRows>) {
         self.pending.splice(..0, taken);
     }
 
     /// Takes them out.
-    pub(crate) fn take(&mut self, cycle: Cycle) -> Vec<Pending> {
+    pub(crate) fn take(&mut self, cycle: Cycle) -> Vec<CycleRows> {
         let count = self.up_to(cycle).len();
         self.pending.drain(..count).collect()
     }
 }
 
-impl Pending {
+impl CycleRows {
     /// The rows by streamlet, of so many.
-    pub(crate) fn by_streamlet(&self, count: u32) -> Vec<Vec<&Row>> {
-        let mut by_streamlet: Vec<Vec<&Row>> = vec![Vec::new(); count as usize];
+    pub(crate) fn by_streamlet(&self, count: u32) -> Vec<Vec<&EncodedRow>> {
+        let mut by_streamlet: Vec<Vec<&EncodedRow>> = vec![Vec::new(); count as usize];
         for row in &self.rows {
             let streamlet = match &row.key {
                 Some(key) => streamlet_of(&self.bytes[key.clone()], count),
@@ -152,7 +152,7 @@ impl Pending {
     pub(crate) fn chunk(
         &self,
         builder: &mut ChunkBuilder,
-        rows: &[&Row],
+        rows: &[&EncodedRow],
         marks: &[Header<'_>],
         now_ms: i64,
     ) -> Result<Option<Vec<u8>>, RecordRefused> {
@@ -168,7 +168,7 @@ impl Pending {
 }
 
 /// The number of these rows that fill one chunk.
-pub(crate) fn chunk_rows(rows: &[&Row], most: usize) -> usize {
+pub(crate) fn chunk_rows(rows: &[&EncodedRow], most: usize) -> usize {
     let mut bytes = 0;
     let fits = rows.iter().take(CHUNK_RECORDS).take_while(|row| {
         bytes += row.value.len() + row.key.as_ref().map_or(0, ExactSizeIterator::len);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// The columns that were found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    columns: Vec<(String, Kind)>,
+pub(crate) struct SchemaNote {
+    columns: Vec<(String, NotedType)>,
     /// There was no record to look at.
     pub(super) empty: bool,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Kept {
 /// A type that records can show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum NotedType {
     Boolean,
     Bigint,
     /// 64 bits without sign.
@@ -27,11 +27,11 @@ enum Kind {
     Double,
     Text,
     Timestamp,
-    List(Box<Kind>),
-    Struct(Vec<(String, Kind)>),
+    List(Box<NotedType>),
+    Struct(Vec<(String, NotedType)>),
 }
 
-impl Kind {
+impl NotedType {
     /// None: no record shows it.
     fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
@@ -63,15 +63,15 @@ impl Kind {
     }
 }
 
-fn named<'a>(fields: impl Iterator<Item = &'a Field>) -> Option<Vec<(String, Kind)>> {
-    fields.map(|it| Some((it.name().clone(), Kind::of(it.data_type())?))).collect()
+fn named<'a>(fields: impl Iterator<Item = &'a Field>) -> Option<Vec<(String, NotedType)>> {
+    fields.map(|it| Some((it.name().clone(), NotedType::of(it.data_type())?))).collect()
 }
 
-fn fields_of(columns: &[(String, Kind)]) -> Vec<Field> {
+fn fields_of(columns: &[(String, NotedType)]) -> Vec<Field> {
     columns.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)).collect()
 }
 
-impl Kept {
+impl SchemaNote {
     /// The columns that records have shown, before the job's own types; none if they cannot be kept.
     pub(super) fn of(shape: &Shape, empty: bool) -> Option<Self> {
         Some(Self { columns: named(shape.fields.iter())?, empty })
@@ -94,9 +94,9 @@ mod tests {
         let record = r#"{"z":1,"big":18446744073709551615,"a":[{"x":[1.5],"":null}],"on":true,"at":"2026-01-01T00:00:00Z"}"#;
         sample.add(record.as_bytes()).expect("a record");
         let shape = sample.shape();
-        let kept = Kept::of(&shape, false).expect("it can be kept");
+        let kept = SchemaNote::of(&shape, false).expect("it can be kept");
         let bytes = serde_json::to_vec(&kept).expect("it is written");
-        let read: Kept = serde_json::from_slice(&bytes).expect("it is read");
+        let read: SchemaNote = serde_json::from_slice(&bytes).expect("it is read");
         assert_eq!((read.shape().fields, read.empty), (shape.fields, false));
     }
 
@@ -105,8 +105,8 @@ mod tests {
         let mut sample = Sample::Json(Guesses::default());
         let record = format!("{}1{}", "{\"a\":".repeat(60), "}".repeat(60));
         sample.add(record.as_bytes()).expect("a record");
-        let kept = Kept::of(&sample.shape(), false).expect("it can be kept");
+        let kept = SchemaNote::of(&sample.shape(), false).expect("it can be kept");
         let bytes = serde_json::to_vec(&kept).expect("it is written");
-        assert_eq!(serde_json::from_slice::<Kept>(&bytes).expect("it is read"), kept);
+        assert_eq!(serde_json::from_slice::<SchemaNote>(&bytes).expect("it is read"), kept);
     }
 }

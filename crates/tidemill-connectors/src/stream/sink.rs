@@ -14,7 +14,7 @@
 //! Invariant: where a chunk ends depends on the rows alone, not on the clock (`rows`).
 
 use super::note::{Notes, Written};
-use super::rows::{CHUNK_BYTES, Pending, Row, Rows, chunk_rows};
+use super::rows::{CHUNK_BYTES, CycleRows, EncodedRow, UncommittedRows, chunk_rows};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
 use std::{
@@ -88,7 +88,7 @@ pub struct StreamSink {
     spec: StreamSinkSpec,
     /// Once it is open.
     stream: Option<Arc<Stream>>,
-    rows: Rows,
+    rows: UncommittedRows,
     notes: Option<Notes<Written>>,
     run: u64,
     held: Cycle,
@@ -142,7 +142,10 @@ impl StreamSink {
         Self::checked(spec, schema).map(|_| ())
     }
 
-    fn checked(spec: &StreamSinkSpec, schema: &SchemaRef) -> Result<Rows, ConnectorError> {
+    fn checked(
+        spec: &StreamSinkSpec,
+        schema: &SchemaRef,
+    ) -> Result<UncommittedRows, ConnectorError> {
         let name = &spec.name;
         let refused = |message: String| ConnectorError {
             kind: ConnectorErrorKind::Unwritable,
@@ -152,7 +155,7 @@ impl StreamSink {
             return Err(refused("a name has 1 to 249 of a-z A-Z 0-9 . _ -".to_owned()));
         }
         let subject = format!("stream `{name}`");
-        Rows::new((&subject, name), spec.format, &spec.key, schema)
+        UncommittedRows::new((&subject, name), spec.format, &spec.key, schema)
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> SinkError {
@@ -242,7 +245,7 @@ impl StreamSink {
     }
 
     /// Cuts the rows of a cycle into chunks and appends those that are not there.
-    fn append(&mut self, pending: &Pending, waits: &Arc<Waits>) -> Result<(), SinkError> {
+    fn append(&mut self, pending: &CycleRows, waits: &Arc<Waits>) -> Result<(), SinkError> {
         let streamlets = self.streamlets();
         let count = u32::try_from(self.there.len()).unwrap_or(1).max(1);
         let by_streamlet = pending.by_streamlet(count);
@@ -267,7 +270,7 @@ impl StreamSink {
     fn append_chunk(
         &mut self,
         streamlet: &Arc<Streamlet>,
-        (pending, rows): (&Pending, &[&Row]),
+        (pending, rows): (&CycleRows, &[&EncodedRow]),
         mark: Mark,
         now_ms: i64,
         waits: &Arc<Waits>,

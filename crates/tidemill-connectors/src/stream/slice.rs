@@ -8,9 +8,9 @@
 //! A cycle ends between two records, so a position is an offset.
 
 use super::meta::{Meta, MetaColumns};
-use super::reader::Kept;
+use super::reader::RecordBuffer;
 use super::source::StreamSourceSpec;
-use super::values::Values;
+use super::values::StreamSchema;
 use crate::columns::{OUT_OF_RANGE, largest_time};
 use crate::csv::COMMA;
 use crate::frame::Framing;
@@ -85,7 +85,7 @@ pub(crate) struct Slice<F> {
     meta_spec: MetaSpec,
     schema: SchemaRef,
     /// Values under way, if columns may turn out bad at the end of a batch: lists and objects.
-    kept: Option<Kept>,
+    kept: Option<RecordBuffer>,
     time_is_timestamp: bool,
     until: Option<i64>,
     lateness: Span,
@@ -98,7 +98,7 @@ impl<F: Feed> Slice<F> {
         (kind, subject): (&'static str, String),
         feed: F,
         until: Option<i64>,
-        values: &Values,
+        values: &StreamSchema,
         spec: &StreamSourceSpec,
     ) -> Self {
         let nested = values.shape.fields.iter().any(|it| it.data_type().is_nested());
@@ -119,7 +119,7 @@ impl<F: Feed> Slice<F> {
             meta: MetaColumns::default(),
             meta_spec: spec.meta.clone(),
             schema: Arc::clone(&values.schema),
-            kept: nested.then(Kept::default),
+            kept: nested.then(RecordBuffer::default),
             time_is_timestamp: values.time_is_timestamp,
             until,
             lateness: spec.time.as_ref().map_or(Span::default(), |it| it.lateness),

@@ -8,9 +8,9 @@ use super::node::{StreamGroup, StreamNode};
 use super::note::{Began, Notes};
 use super::progress::Progress;
 use super::reach::Reach;
-use super::reader::{Reader, View};
+use super::reader::{StreamletReader, View};
 use super::slice::{Feed, Slice};
-use super::values::{Look, Values, refused};
+use super::values::{StreamSampler, StreamSchema, refused};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
 use std::{
@@ -78,7 +78,7 @@ pub struct StreamSource {
     /// It knows the transactions, where they count.
     node: Option<Arc<dyn StreamNode>>,
     spec: StreamSourceSpec,
-    values: Values,
+    values: StreamSchema,
     reach: RwLock<Reach>,
     /// If a consumer group follows.
     progress: Option<Progress>,
@@ -107,7 +107,7 @@ impl StreamSource {
         };
         let subject = format!("stream `{name}`");
         let refused = |message: String| refused(&subject, message);
-        let mut look = Look::new(&subject, &spec)?;
+        let mut look = StreamSampler::new(&subject, &spec)?;
         let group = group(&stream, node, &spec).map_err(refused)?;
         let node = node.filter(|_| spec.isolation == Isolation::Committed).cloned();
         let views = views(&stream, node.as_ref()).map_err(refused)?;
@@ -228,8 +228,8 @@ impl SourceFactory for StreamSource {
         let view = view(streamlet, self.node.as_ref()).map_err(|error| self.failed(&error))?;
         let (start, until) = self.reach().bounds()[slice as usize];
         let subject = ("stream", format!("{} streamlet {slice}", self.stream.name()));
-        let reader = Reader::new(view, start);
-        let feed = LogFeed { reader, waker: None, wish: None };
+        let reader = StreamletReader::new(view, start);
+        let feed = LogFeed { reader, waker: None, data_waker: None };
         Ok(Box::new(Slice::new(subject, feed, until, &self.values, &self.spec)))
     }
 
@@ -269,10 +269,10 @@ impl SourceFactory for StreamSource {
 }
 
 /// Lets `look` see the first records of a stream.
-fn sample(views: &[View], look: &mut Look) -> Result<(), String> {
+fn sample(views: &[View], look: &mut StreamSampler) -> Result<(), String> {
     for view in views {
         let end = view.end_offset()?;
-        let mut reader = Reader::new(view.clone(), view.streamlet.start_offset());
+        let mut reader = StreamletReader::new(view.clone(), view.streamlet.start_offset());
         while look.goes_on() {
             if !reader.fill(look.bytes_left.min(1 << 20), end)? {
                 break;
@@ -285,17 +285,17 @@ fn sample(views: &[View], look: &mut Look) -> Result<(), String> {
 
 /// Records of a streamlet of the log.
 struct LogFeed {
-    reader: Reader,
+    reader: StreamletReader,
     waker: Option<SourceWaker>,
-    wish: Option<Wish>,
+    data_waker: Option<DataWaker>,
 }
 
-/// A wish to be woken.
-struct Wish {
-    /// When there may be something to read here.
+/// The request to be woken when records come.
+struct DataWaker {
+    /// The offset that is waited for.
     offset: i64,
-    /// It was granted: a record of a transaction grants it too, which is not to be read yet.
-    granted: Arc<AtomicBool>,
+    /// True once it was called. A record of an open transaction calls it too, though it cannot be read yet.
+    called: Arc<AtomicBool>,
     _until_dropped: Box<dyn Send>,
 }
 
@@ -329,22 +329,22 @@ impl Feed for LogFeed {
 
     fn wake_by(&mut self, waker: SourceWaker) {
         self.waker = Some(waker);
-        self.wish = None;
+        self.data_waker = None;
     }
 
     fn wait(&mut self) -> Read {
         let Some(waker) = &self.waker else { return Read::Idle { until: None } };
         let offset = self.reader.offset;
-        let stands = |it: &Wish| it.offset == offset && !it.granted.load(Ordering::Acquire);
-        if !self.wish.as_ref().is_some_and(stands) {
-            let granted = Arc::new(AtomicBool::new(false));
-            let (waker, grant) = (Arc::clone(waker), Arc::clone(&granted));
+        let stands = |it: &DataWaker| it.offset == offset && !it.called.load(Ordering::Acquire);
+        if !self.data_waker.as_ref().is_some_and(stands) {
+            let called = Arc::new(AtomicBool::new(false));
+            let (waker, signal) = (Arc::clone(waker), Arc::clone(&called));
             let notice = Box::new(move || {
-                grant.store(true, Ordering::Release);
+                signal.store(true, Ordering::Release);
                 waker();
             });
             let until_dropped = self.reader.view.on_readable(offset, notice);
-            self.wish = Some(Wish { offset, granted, _until_dropped: until_dropped });
+            self.data_waker = Some(DataWaker { offset, called, _until_dropped: until_dropped });
         }
         Read::Idle { until: Some(u64::MAX) }
     }

@@ -1,12 +1,12 @@
 //! The columns of records of a stream: found in the first of them, then as the job says.
 
 use super::meta;
-use super::schema_note::Kept;
+use super::schema_note::SchemaNote;
 use super::source::StreamSourceSpec;
 use crate::columns::Shape;
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use crate::influx::InfluxGuesses;
-use crate::schema_inference::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample};
+use crate::schema_inference::{InferredSchema, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample};
 use crate::type_inference::{Guess, Guesses};
 use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use tidemill_types::job::{Format, TimeSpec};
 
 /// The rows that records of a source become.
 #[derive(Clone)]
-pub(crate) struct Values {
+pub(crate) struct StreamSchema {
     /// Columns of the value.
     pub(crate) shape: Shape,
     /// Columns of the value, meta columns, and the hidden one.
     pub(crate) schema: SchemaRef,
     pub(crate) time_is_timestamp: bool,
     /// The columns found in the records alone, for the note.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<SchemaNote>,
     /// The columns that were guessed from them.
     pub(crate) guessed: Vec<GuessedColumn>,
 }
 
 /// Looks at the first records.
-pub(crate) struct Look {
+pub(crate) struct StreamSampler {
     sample: Sample,
     /// The number of records that may still be sampled.
     pub(crate) left: usize,
@@ -37,10 +37,10 @@ pub(crate) struct Look {
     empty: bool,
     failed: Option<String>,
     /// The columns found when the job began, if it resumes: then no record is sampled.
-    known: Option<Kept>,
+    known: Option<SchemaNote>,
 }
 
-impl Look {
+impl StreamSampler {
     /// `name` is the stream, as messages name it: such as "stream `orders`".
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Look {
     }
 
     /// Takes the columns found when the job began, if the records decided them.
-    pub(crate) fn know(&mut self, known: Option<Kept>) {
+    pub(crate) fn know(&mut self, known: Option<SchemaNote>) {
         self.known = known.filter(|_| matches!(self.sample, Sample::Json(_) | Sample::Influx(_)));
     }
 
@@ -103,7 +103,7 @@ impl Look {
         self,
         name: &str,
         spec: &StreamSourceSpec,
-    ) -> Result<Values, ConnectorError> {
+    ) -> Result<StreamSchema, ConnectorError> {
         if let Some(failed) = self.failed {
             return Err(refused(name, failed));
         }
@@ -113,8 +113,9 @@ impl Look {
             Some(kept) => (kept.shape(), kept.empty),
             None => (self.sample.shape(), self.empty),
         };
-        let kept = Kept::of(&shape, empty);
-        let mut found = Found { shape, data: (0, 0), total: None, open, empty, kept_as_text };
+        let kept = SchemaNote::of(&shape, empty);
+        let mut found =
+            InferredSchema { shape, data: (0, 0), total: None, open, empty, kept_as_text };
         let timestamp = spec.meta.timestamp.as_deref();
         let of_value = |time: &&TimeSpec| timestamp != Some(time.field.as_str());
         let value_time = spec.time.as_ref().filter(of_value);
@@ -128,7 +129,7 @@ impl Look {
         let time_is_timestamp = spec.time.is_some() && value_time.is_none();
         let schema = whole_schema(name, &found.shape, spec, time_is_timestamp)?;
         let guessed = found.guessed(spec.format, &spec.schema);
-        Ok(Values { shape: found.shape, schema, time_is_timestamp, kept, guessed })
+        Ok(StreamSchema { shape: found.shape, schema, time_is_timestamp, kept, guessed })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Both ways of reading agree, and parts of a value are read as columns are.
 
-use super::super::{Columns, Shape, Value};
+use super::super::{Columns, FieldValue, Shape};
 use super::*;
 use arrow_array::types::Int64Type;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn decode(data_type: &DataType, lines: &[&str]) -> (ArrayRef, Vec<(usize, String
 }
 
 /// What a column that is no list makes of a value.
-fn alone(data_type: &DataType, value: Value<'_>) -> Option<ArrayRef> {
+fn alone(data_type: &DataType, value: FieldValue<'_>) -> Option<ArrayRef> {
     let shape = Shape { fields: vec![Field::new("f", data_type.clone(), true)], time: None };
     let mut columns = Columns::new(&shape);
     columns.put(0, value).ok()?;
@@ -94,16 +94,16 @@ fn what_stands_in_a_list_is_read_as_what_stands_alone() {
     ];
     let others = ["true", "false", "null", "[]", "[1, \"a\\u00e4\"]", r#"{"a" : "\""}"#];
     let quoted: Vec<String> = texts.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
-    let mut cases: Vec<(&str, Value<'_>)> = Vec::new();
-    cases.extend(numbers.iter().map(|it| (*it, Value::Number(it.as_bytes()))));
+    let mut cases: Vec<(&str, FieldValue<'_>)> = Vec::new();
+    cases.extend(numbers.iter().map(|it| (*it, FieldValue::Number(it.as_bytes()))));
     let of_texts = quoted.iter().zip(&texts);
-    cases.extend(of_texts.map(|(json, it)| (json.as_str(), Value::Text(it.as_bytes()))));
+    cases.extend(of_texts.map(|(json, it)| (json.as_str(), FieldValue::Text(it.as_bytes()))));
     cases.extend(others.iter().map(|it| {
         let value = match *it {
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            "null" => Value::Null,
-            it => Value::Nested(it.as_bytes()),
+            "true" => FieldValue::Bool(true),
+            "false" => FieldValue::Bool(false),
+            "null" => FieldValue::Null,
+            it => FieldValue::Nested(it.as_bytes()),
         };
         (*it, value)
     }));

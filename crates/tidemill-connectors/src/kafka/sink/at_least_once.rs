@@ -4,7 +4,7 @@
 //! once, unless the cluster forgets the producer; rows that were sent and not yet committed when the
 //! job was cut off come again.
 
-use crate::stream::rows::Pending;
+use crate::stream::rows::CycleRows;
 use std::time::Duration;
 use tidemill_client::{
     Client, Producer,
@@ -49,7 +49,7 @@ impl AtLeastOnce {
     }
 
     /// Sends the rows; returns when they are acknowledged.
-    pub(super) fn commit(&mut self, ready: &[Pending], partitions: u32) -> Result<(), String> {
+    pub(super) fn commit(&mut self, ready: &[CycleRows], partitions: u32) -> Result<(), String> {
         let Some((producer, writer)) = &self.open else {
             return Err("the sink is not open".to_owned());
         };

@@ -49,7 +49,7 @@
 //! Invariant: nothing is written under an id whose offset was not read since it was taken over.
 
 use crate::stream::note::{Notes, not_noted};
-use crate::stream::rows::{CHUNK_BYTES, Pending, Row, chunk_rows};
+use crate::stream::rows::{CHUNK_BYTES, CycleRows, EncodedRow, chunk_rows};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 use tidemill_client::{
@@ -102,12 +102,12 @@ pub(super) struct ExactlyOnce {
 }
 
 /// Why the sink cannot go on, or not now.
-enum Trouble {
+enum ClusterFault {
     Passing(String),
     Lasting(String),
 }
 
-impl From<AdminError> for Trouble {
+impl From<AdminError> for ClusterFault {
     fn from(error: AdminError) -> Self {
         match is_passing(&error) {
             true => Self::Passing(error.to_string()),
@@ -202,7 +202,7 @@ impl ExactlyOnce {
     /// Tries again and again, with rests, until it is done or cannot be.
     fn persist<T>(
         &mut self,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, Trouble>,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, ClusterFault>,
     ) -> Result<T, String> {
         loop {
             match attempt(self) {
@@ -210,8 +210,8 @@ impl ExactlyOnce {
                     self.patience.succeeded();
                     return Ok(done);
                 }
-                Err(Trouble::Lasting(error)) => return Err(error),
-                Err(Trouble::Passing(error)) => {
+                Err(ClusterFault::Lasting(error)) => return Err(error),
+                Err(ClusterFault::Passing(error)) => {
                     let topic = &self.topic;
                     self.patience.report(format_args!("topic `{topic}`: {error}"));
                     if self.patience.gives_up() {
@@ -224,7 +224,7 @@ impl ExactlyOnce {
     }
 
     /// Takes the id over and reads the committed cycle. If either fails, the id belongs to another process.
-    fn take_over(&mut self) -> Result<Option<(Cycle, String)>, Trouble> {
+    fn take_over(&mut self) -> Result<Option<(Cycle, String)>, ClusterFault> {
         let group = self.id(self.run.run);
         let offsets = self.transactions.take_over(&self.topic, &group)?;
         let mark = offsets.get(&self.topic).and_then(|it| it.get(&0));
@@ -232,7 +232,7 @@ impl ExactlyOnce {
     }
 
     /// Begins a life.
-    fn begin(&mut self) -> Result<(), Trouble> {
+    fn begin(&mut self) -> Result<(), ClusterFault> {
         self.held = match (self.take_over()?, self.run.ended) {
             (Some((held, _)), _) => held,
             (None, Some(ended)) => Cycle(ended),
@@ -240,7 +240,7 @@ impl ExactlyOnce {
             (None, None) => {
                 let message = "the cluster has forgotten how far the job was \
                                (`offsets.retention.minutes`); start the job anew";
-                return Err(Trouble::Lasting(message.to_owned()));
+                return Err(ClusterFault::Lasting(message.to_owned()));
             }
         };
         let mark = self.mark(self.held);
@@ -265,7 +265,7 @@ impl ExactlyOnce {
     pub(super) fn commit(
         &mut self,
         cycle: Cycle,
-        ready: &[Pending],
+        ready: &[CycleRows],
         partitions: u32,
     ) -> Result<(), String> {
         let silent_us = self.world.clock.monotonic_micros().saturating_sub(self.written_us);
@@ -284,14 +284,14 @@ impl ExactlyOnce {
     fn try_commit(
         &mut self,
         cycle: Cycle,
-        ready: &[Pending],
+        ready: &[CycleRows],
         partitions: u32,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ClusterFault> {
         if !self.transactions.is_ready() {
             match self.take_over()? {
                 Some((_, life)) if life != self.life_text() => {
                     let message = "another process has resumed this job and writes in its place";
-                    return Err(Trouble::Lasting(message.to_owned()));
+                    return Err(ClusterFault::Lasting(message.to_owned()));
                 }
                 Some((held, _)) if held == self.held => {}
                 Some((held, _)) if held == cycle => return Ok(()),
@@ -301,19 +301,19 @@ impl ExactlyOnce {
                         "the cluster says that {found} is there, and it was cycle {}",
                         self.held
                     );
-                    return Err(Trouble::Lasting(message));
+                    return Err(ClusterFault::Lasting(message));
                 }
             }
         }
         let now_ms = self.world.clock.wall_micros().div_euclid(1000);
         let most = self.chunk_bytes;
-        let chunks = chunks(ready, partitions, now_ms, most).map_err(Trouble::Lasting)?;
+        let chunks = chunks(ready, partitions, now_ms, most).map_err(ClusterFault::Lasting)?;
         let mark = self.mark(cycle);
         match self.transactions.commit(&self.topic, chunks, &mark) {
             // As Kafka's own producer does with a batch; a row that is too long stays so.
             Err(error) if error.code() == Some(ErrorCode::MessageTooLarge) && most > 1 => {
                 self.chunk_bytes = most / 4;
-                Err(Trouble::Passing(format!("{error}; it is tried with smaller ones")))
+                Err(ClusterFault::Passing(format!("{error}; it is tried with smaller ones")))
             }
             outcome => Ok(outcome?),
         }
@@ -328,7 +328,7 @@ impl ExactlyOnce {
 
 /// The rows as chunks by partition.
 pub(super) fn chunks(
-    ready: &[Pending],
+    ready: &[CycleRows],
     partitions: u32,
     now_ms: i64,
     chunk_bytes: usize,
@@ -337,7 +337,7 @@ pub(super) fn chunks(
     let mut builder = ChunkBuilder::new(Compression::NONE);
     for pending in ready {
         for (partition, rows) in (0..).zip(pending.by_streamlet(partitions)) {
-            let mut rows: &[&Row] = &rows;
+            let mut rows: &[&EncodedRow] = &rows;
             while !rows.is_empty() {
                 let fits = chunk_rows(rows, chunk_bytes);
                 let made = pending.chunk(&mut builder, &rows[..fits], &[], now_ms);

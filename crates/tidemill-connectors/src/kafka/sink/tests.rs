@@ -3,7 +3,7 @@
 mod cluster;
 
 use super::*;
-use crate::stream::rows::{CHUNK_BYTES, Pending};
+use crate::stream::rows::{CHUNK_BYTES, CycleRows};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use cluster::{Cluster, REFUSED, TOPIC};
 use std::{
@@ -32,9 +32,9 @@ fn spec() -> KafkaSinkSpec {
     }
 }
 
-fn rows(key: &[String], cycles: u64) -> Rows {
+fn rows(key: &[String], cycles: u64) -> UncommittedRows {
     let schema = batch(0..1).schema();
-    let mut rows = Rows::new(("topic `t`", "t"), Format::Json, key, &schema).unwrap();
+    let mut rows = UncommittedRows::new(("topic `t`", "t"), Format::Json, key, &schema).unwrap();
     for cycle in 1..=cycles {
         let first = i64::try_from(cycle).unwrap() * 1000;
         let block = Block::whole(Payload::Arrow(batch(first..first + 300)), SliceId(0));
@@ -46,7 +46,7 @@ fn rows(key: &[String], cycles: u64) -> Rows {
 type KeyAndValue = (Option<Vec<u8>>, String);
 
 /// Keys and values by partition.
-fn records(ready: &[Pending], partitions: u32) -> BTreeMap<i32, Vec<KeyAndValue>> {
+fn records(ready: &[CycleRows], partitions: u32) -> BTreeMap<i32, Vec<KeyAndValue>> {
     let chunks = exactly_once::chunks(ready, partitions, 5, CHUNK_BYTES).unwrap();
     let read = |chunk: &Vec<u8>| {
         let head = ChunkHead::check(chunk).unwrap();
