@@ -27,3 +27,21 @@ binary() {
   fi
   export TIDEMILL_BIN
 }
+
+# postgres_server: sets POSTGRES_BIN to the folder of a PostgreSQL server's programs, if it is not set;
+# installs the server if it is not there.
+postgres_server() {
+  newest() { find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -1; }
+  if [ -z "${POSTGRES_BIN:-}" ] && [ -z "$(newest)" ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+      # Only the programs are wanted: no cluster of the system's own.
+      mkdir -p /etc/postgresql-common/createcluster.d
+      echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.d/none.conf
+    fi
+    packages postgresql || {
+      echo "tests: there is no PostgreSQL server: install one, or set POSTGRES_BIN to the folder of its programs" >&2
+      exit 1
+    }
+  fi
+  export POSTGRES_BIN="${POSTGRES_BIN:-$(dirname "$(newest)")}"
+}

@@ -68,3 +68,4 @@ for constant in ("10", "10.0", "1e20", "'10'", "true", "-1e300"):
         cases(f"{{a}} {sign} {constant}", "text i64 f64 d4_1 d38_10 u64 i8")
     cases(f"{{a}} in (1, {constant})", "text i64 f64 d20_2")
     cases(f"{{a}} between 0 and {constant}", "text i64 f64 d20_2 u64")
+cases("cast({a} as bytea)", "text", "convert_to({a}, 'UTF8')")

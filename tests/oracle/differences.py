@@ -7,7 +7,8 @@ An entry has a `title`, a reason `why`, and says which differences it is about:
 - `arguments`: a pattern of the arguments, as `(1, null)`
 - `rule`: one of RULES, which looks at both
 
-Each difference must be in an entry, and each entry must be of a difference."""
+Each difference must be in an entry, and each entry must be of a difference. `python3 tests/oracle/differences.py`
+writes the page that shows them to users."""
 
 import re
 import tomllib
@@ -17,6 +18,17 @@ from pathlib import Path
 import comparison
 
 FILE = Path(__file__).with_name("differences.toml")
+PAGE = Path(__file__).resolve().parents[2] / "docs/sql-differences.md"
+HEAD = """# SQL here and in PostgreSQL
+
+Expressions give what PostgreSQL gives, but for what is listed here.
+Where PostgreSQL has no such function, they are compared with DuckDB.
+`make oracle` calls every function, operator and cast with values at the edges of their types, and fails at a difference that is not listed and at one that is no longer there.
+This page is written by `python3 tests/oracle/differences.py` from `tests/oracle/differences.toml`.
+
+| what | why |
+| --- | --- |
+"""
 BEYOND = re.compile(r"out of range|division by zero|logarithm|negative number|overflow|underflow|zero raised|complex result", re.I)
 
 
@@ -79,3 +91,13 @@ class Entry:
 
 def read():
     return [Entry(it) for it in tomllib.loads(FILE.read_text(encoding="utf-8"))["difference"]]
+
+
+def page():
+    """What the documents say of all entries."""
+    rows = [f"| {it.title} | {it.why} |\n".replace("||", r"\|\|") for it in read()]
+    return HEAD + "".join(rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -121,3 +121,5 @@ named("map_extract", "map(make_array('k'), make_array({a})), 'z'", "i64", "[null
 cases("arrow_typeof({a})", "i64", "case when true then 'Int64' end")
 cases("arrow_cast({a}, 'Int32')", "i64", "{a}::int")
 cases("arrow_try_cast({a}, 'Int32')", "i64", "try({a}::int)")
+cases("cast_to_type({a}, cast(null as int))", "i64", "{a}::int")
+cases("try_cast_to_type({a}, cast(null as int))", "i64", "try({a}::int)")

@@ -15,10 +15,11 @@ for sign in "+-*/%":
     cases.same_types(f"{{a}} {sign} {{b}}", DECIMAL, digits=sign == "/")
     cases(f"{{a}} {sign} {{b}}", "d20_2|d4_1 i64 d38_0 d38_10 d38_38", digits=sign == "/")
     cases(f"{{a}} {sign} {{b}}", "i64|d4_1 d38_10", digits=sign == "/")
+cases("{a} <=> {b}", "i64 f64|i64 f64", "{a} is not distinct from {b}")
 cases("-{a}", f"{SIGNED} {FLOAT} {DECIMAL}")
 cases("-{a}", "i8", engine="duckdb")
 cases("+{a}", NUMBER)
-for sign, theirs in (("&", "&"), ("|", "|"), ("<<", "<<"), (">>", ">>")):
+for sign, theirs in (("&", "&"), ("|", "|"), ("^", "#"), ("<<", "<<"), (">>", ">>")):
     cases.same_types(f"{{a}} {sign} {{b}}", "i64", f"{{a}} {theirs} {{b}}" if sign not in ("<<", ">>") else f"{{a}} {theirs} {{b}}::int")
 
 PAIRS = "i64|i8 i32 u8 u64 f32 f64 d4_1 d20_2 d38_0 d38_38", "u64|i8 i64 f64 d20_2 d38_10", "f64|f32 d4_1 d20_2 d38_0 d38_10 d38_38", "d20_2|d4_1 d38_0 d38_10 d38_38 f64 f32 i64 u64", "i32|f32 d18_4"

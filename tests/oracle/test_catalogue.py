@@ -144,5 +144,13 @@ def has_case(entry, said):
     """An entry is a kind and a name, as `function abs` or `part epoch`."""
     kind, name = entry.split(" ", 1)
     if kind == "part":
-        return re.search(rf"date_part\('{re.escape(name)}'", said) is not None
+        return f"date_part('{name}'" in said
+    if kind == "type":
+        return f"as {name})" in said
+    if kind == "operator":
+        return f"}} {name} " in said
     return re.search(rf"\b{re.escape(name)}\(", said) is not None
+
+
+def test_the_documents_show_the_differences():
+    assert differences.PAGE.read_text(encoding="utf-8") == differences.page(), "run python3 tests/oracle/differences.py"

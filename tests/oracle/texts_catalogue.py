@@ -63,7 +63,7 @@ for name in ("greatest", "least", "coalesce", "nullif", "nvl", "ifnull"):
     cases(f"{name}({{a}}, {{b}})", "text|text", "coalesce({a}, {b})" if name in ("nvl", "ifnull") else None)
 cases("{a} is null", "text bool")
 for pattern in ("a%", "%b", "%", "_", "", "a_c", "%ä%", "日_語", r"a\_c", "%%", "\\%"):
-    for word in ("like", "not like", "ilike"):
+    for word in ("like", "not like", "ilike", "not ilike"):
         cases(f"{{a}} {word} '{pattern}'", "text", f"{{a}} {word} '{pattern}'{LETTERS}")
 cases("{a} like 'a!_c' escape '!'", "text")
 cases("{a} like {b}", "text|text")
@@ -95,3 +95,7 @@ for sign in ("=", "<", "is distinct from"):
     cases(f"{{a}} {sign} {{b}}", "bin|bin")
 cases("octet_length({a})", "bin")
 cases("coalesce({a}, {b})", "bin|bin")
+for form in ("hex", "base64"):
+    cases(f"encode({{a}}, '{form}')", "text", f"replace(rtrim(encode(convert_to({{a}}, 'UTF8'), '{form}'), '='), E'\\n', '')")
+    cases(f"encode({{a}}, '{form}')", "bin", f"rtrim(encode({{a}}, '{form}'), '=')")
+    cases(f"cast(decode(encode({{a}}, '{form}'), '{form}') as text)", "text", "{a}")

@@ -10,19 +10,7 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."
 source tests/suite.sh
 
-newest() { find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -1; }
-if [ -z "${POSTGRES_BIN:-}" ] && [ -z "$(newest)" ]; then
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    # Only the programs are wanted: no cluster of the system's own.
-    mkdir -p /etc/postgresql-common/createcluster.d
-    echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.d/none.conf
-  fi
-  packages postgresql || {
-    echo "tests/postgres: there is no PostgreSQL server: install one, or set POSTGRES_BIN to the folder of its programs" >&2
-    exit 1
-  }
-fi
-export POSTGRES_BIN="${POSTGRES_BIN:-$(dirname "$(newest)")}"
+postgres_server
 
 venv="${TIDEMILL_POSTGRES:-target/postgres-venv}"
 environment "$venv" "$here/requirements.txt"

@@ -14,15 +14,19 @@
 //! Planning refuses a call of a function without a row.
 
 use arrow_schema::TimeUnit;
+use bounds::Bounds;
 use growth::{Growth, ResultReach};
 use rounding::Direction;
 
+mod bounds;
 pub(crate) mod calendar;
 mod epoch;
 pub(crate) mod fields;
 pub(crate) mod growth;
+mod regexp;
 pub(crate) mod registry;
 mod rounding;
+mod sums;
 mod table;
 pub(crate) mod wrapper;
 
@@ -73,6 +77,12 @@ pub(crate) enum Body {
     Cut,
     /// Times are cut to this unit towards the past.
     Epoch(TimeUnit),
+    /// Arguments at the ends of their types are brought within bounds.
+    Bounds(Bounds),
+    /// Groups that take no part in a match are null.
+    Groups,
+    /// Whole numbers and decimals of a list are added exactly.
+    Sum,
     /// Fields of an object that is null are null.
     Fields,
     /// Constants become columns beside columns: DataFusion reads only the first row of the others. Times

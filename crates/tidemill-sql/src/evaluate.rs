@@ -13,6 +13,7 @@ use datafusion_sql::sqlparser::ast;
 use std::sync::Arc;
 
 pub(crate) mod canonical;
+mod casts;
 mod decimals;
 pub(crate) mod failure;
 pub(crate) mod floats;

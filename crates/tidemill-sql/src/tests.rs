@@ -1,6 +1,7 @@
 //! Expressions give SQL's answers; what is wrong is refused with its place and the nearest name.
 
 mod edges;
+mod extremes;
 mod intervals;
 mod regressions;
 mod semantics;

@@ -105,8 +105,8 @@ impl Growth {
                 );
             }
         }
-        if let ([text, length, ..], Self::Padded) = (&columns[..], self) {
-            not_of_nothing(&mut arguments, text, length);
+        if let ([text, length, fill @ ..], Self::Padded) = (&columns[..], self) {
+            not_of_nothing(&mut arguments, text, length, fill.first());
         }
         Ok(arguments)
     }
@@ -125,6 +125,7 @@ impl Growth {
         match self {
             Self::Repeated => (text(0).len() as u64).saturating_mul(count(1)),
             Self::Listed => element(0).saturating_mul(count(1)),
+            Self::Padded if columns.get(2).is_some_and(|it| it.is_null(row)) => 0,
             Self::Padded => count(1),
             Self::Resized => element(2).saturating_mul(count(1)),
             Self::Counted => {
@@ -207,13 +208,18 @@ fn not_below_nothing(length: &mut ColumnarValue) {
 }
 
 /// Memory is taken for the lengths of texts that are null, too, however long they are.
-fn not_of_nothing(arguments: &mut ScalarFunctionArgs, text: &Column, length: &Column) {
+fn not_of_nothing(
+    arguments: &mut ScalarFunctionArgs,
+    text: &Column,
+    length: &Column,
+    fill: Option<&Column>,
+) {
     let rows = arguments.number_rows;
-    let is_null = |row: usize| text.is_null(row);
+    let is_null = |row: usize| text.is_null(row) || fill.is_some_and(|it| it.is_null(row));
     if !(0..rows).any(is_null) {
         return;
     }
-    arguments.args[1] = if text.is_constant {
+    arguments.args[1] = if text.is_constant && fill.is_none_or(|it| it.is_constant) {
         ColumnarValue::Scalar(ScalarValue::Int64(Some(0)))
     } else {
         let lengths = (0..rows).map(|row| if is_null(row) { Some(0) } else { length.number(row) });

@@ -1,6 +1,6 @@
 //! DataFusion's functions with the code that their rows ask for before and after.
 
-use super::{Body, FunctionRow, calendar, epoch, fields, growth::Growth, rounding};
+use super::{Body, FunctionRow, calendar, epoch, fields, growth::Growth, regexp, rounding, sums};
 use crate::evaluate::{floats, nested};
 use arrow_array::Array;
 use arrow_buffer::NullBuffer;
@@ -32,6 +32,9 @@ pub(super) fn wrapped(
     is_on_lists: bool,
 ) -> Arc<ScalarUDF> {
     let FunctionRow { body, growth, time, .. } = *row;
+    if body == Body::Sum {
+        return sums::array_sum(function);
+    }
     if body == Body::Own && growth.is_none() && time.is_none() && !is_on_lists {
         return function;
     }
@@ -159,7 +162,9 @@ impl ScalarUDFImpl for WrappedFunction {
             arguments = growth.checked(self.name(), arguments)?;
         }
         match self.body {
-            Body::Own => self.function.invoke_with_args(arguments),
+            Body::Own | Body::Sum => self.function.invoke_with_args(arguments),
+            Body::Bounds(bounds) => bounds.invoke(&self.function, arguments),
+            Body::Groups => regexp::matched(&self.function, arguments),
             Body::Strict => self.strictly(with_one_zero(arguments)?),
             Body::OneZero => self.function.invoke_with_args(with_one_zero(arguments)?),
             Body::FirstOrNull => {

@@ -109,7 +109,9 @@ pub(crate) fn rounded(
     let row = |row: usize| {
         let (made, value) = (made.is_valid(row).then(|| made.value(row))?, values.value(row));
         Some(match digits.value(row) {
-            _ if made.is_finite() || !value.is_finite() => made,
+            _ if made.is_finite() => made,
+            // Infinite ones and NaN are their own.
+            _ if !value.is_finite() => value,
             // It has no digits behind these; and, of so many before the point, none.
             0.. => value,
             _ => 0.0,

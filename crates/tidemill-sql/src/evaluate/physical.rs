@@ -8,7 +8,7 @@
 
 use super::{
     canonical::{self, canonical},
-    decimals, floats, nested,
+    casts, decimals, floats, nested,
     short_circuit::short_circuit,
     times,
 };
@@ -88,6 +88,9 @@ fn checked(
     if is_of_zeros(&node, input)? {
         let children = node.children().into_iter().map(nested::comparable_values).collect();
         return Ok(Transformed::yes(node.with_new_children(children)?));
+    }
+    if let Some(cast) = casts::corrected(&node, input)? {
+        return Ok(Transformed::yes(canonical(&cast, input).unwrap_or(cast)));
     }
     Ok(canonical(&node, input).map_or_else(|| Transformed::no(node), Transformed::yes))
 }
