@@ -123,3 +123,8 @@ cases("arrow_cast({a}, 'Int32')", "i64", "{a}::int")
 cases("arrow_try_cast({a}, 'Int32')", "i64", "try({a}::int)")
 cases("cast_to_type({a}, cast(null as int))", "i64", "{a}::int")
 cases("try_cast_to_type({a}, cast(null as int))", "i64", "try({a}::int)")
+# What DataFusion says of types and of itself.
+for name in ("arrow_field", "arrow_metadata"):
+    cases(f"{name}({{a}}) is not null", "i64", "true")
+cases("with_metadata({a}, 'a', 'b')", "i64", "{a}")
+cases("version() is not null", theirs="true")

@@ -38,7 +38,7 @@ for name in ("substr", "substring"):
     cases(f"{name}({{a}}, {{b}})", "text|i32", "substr({a}, {b})")
     cases(f"{name}({{a}}, {{b}})", "text|i64", "substr({a}, " + INT + ")")
     cases(f"{name}({{a}}, {{b}}, {{c}})", "text|i32|i32", "substr({a}, {b}, {c})")
-cases("substr({a}, {b}, {c})", "text|i64|i64", "case when {c} < 0 then fitting(1, 2, 3)::text else substr({a}, " + INT + ", (case when {c} > 2147483647 then 2147483647 else {c} end)::int) end")
+cases("substr({a}, {b}, {c})", "text|i64|i64", "case when {a} is null or {b} is null then null when {c} < 0 then fitting(1, 2, 3)::text else substr({a}, " + INT + ", (case when {c} > 2147483647 then 2147483647 else {c} end)::int) end")
 cases("substring({a} from 2 for 3)", "text")
 cases("repeat({a}, {b})", "text|i32", "case when {a} = '' and {b} is not null then '' when length({a})::bigint * {b} > 1048576 then fitting(1, 2, 3)::text else repeat({a}, {b}) end")
 cases("replace({a}, {b}, {c})", "text|text|text")
@@ -94,7 +94,7 @@ cases("case when {a} then 1 else 2 end", "bool")
 for sign in ("=", "<", "is distinct from"):
     cases(f"{{a}} {sign} {{b}}", "bin|bin")
 cases("octet_length({a})", "bin")
-cases("coalesce({a}, {b})", "bin|bin")
+cases("encode(coalesce({a}, {b}), 'hex')", "bin|bin")
 for form in ("hex", "base64"):
     cases(f"encode({{a}}, '{form}')", "text", f"replace(rtrim(encode(convert_to({{a}}, 'UTF8'), '{form}'), '='), E'\\n', '')")
     cases(f"encode({{a}}, '{form}')", "bin", f"rtrim(encode({{a}}, '{form}'), '=')")

@@ -7,6 +7,7 @@ use datafusion_sql::sqlparser::{
     parser::Parser,
     tokenizer::{Token, Tokenizer},
 };
+use std::ops::ControlFlow;
 
 pub(crate) mod call;
 pub(crate) mod depth;
@@ -27,7 +28,8 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, ExprError> {
     keywords::quote_names(&mut tokens);
     let depth = depth::checked(&tokens)?;
     let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
-    let ast = parser.parse_expr().map_err(|error| syntax(&error))?;
+    let mut ast = parser.parse_expr().map_err(|error| syntax(&error))?;
+    negate_whole_intervals(&mut ast);
     let next = parser.peek_token();
     if next.token == Token::EOF {
         return Ok(Parsed { ast, depth });
@@ -35,6 +37,21 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, ExprError> {
     let mut error = ExprError::new(format!("unexpected `{}`", next.token)).at(next.span.start);
     error.expected = Some("the end of the expression".to_owned());
     Err(error)
+}
+
+/// Puts the interval of `-interval '1 month 2 days'` into brackets: without, DataFusion writes the sign
+/// before the text, where it is that of the months alone.
+fn negate_whole_intervals(ast: &mut ast::Expr) {
+    let _ = ast::visit_expressions_mut(ast, |expr| {
+        if let ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: length } = expr
+            && matches!(**length, ast::Expr::Interval(_))
+        {
+            let null = ast::Expr::value(ast::Value::Null);
+            let interval = std::mem::replace(&mut **length, null);
+            **length = ast::Expr::Nested(Box::new(interval));
+        }
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 /// Checks the syntax of an expression; its names and types are not resolved.

@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, path::Path};
 const PARTS: &str = "millennium century decade year isoyear quarter month week day doy dow isodow hour minute \
                      second millisecond microsecond nanosecond epoch julian timezone timezone_hour";
 const OPERATORS: &str =
-    "+ - * / % & | ^ # << >> = <> < <= > >= <=> // || ~ ~* !~ !~* @> <@ -> ->> ?";
+    "+ - * / % & | ^ # << >> = <> < <= > >= // || ~ ~* !~ !~* @> <@ -> ->> ?";
 const WORDS: [&str; 13] = [
     "and",
     "or",
@@ -239,6 +239,21 @@ fn nanoseconds_of_a_length_of_time_count_once() {
         ("date_part('microsecond', i)", ["1500000", "-1000000", "0"]),
     ] {
         assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
+    }
+}
+
+#[test]
+fn a_sign_negates_all_of_a_length_of_time() {
+    let batch = batch();
+    for (sql, expected) in [
+        ("-interval '1 month 2 days'", "-1 mons -2 days"),
+        ("-interval '31 days'", "-31 days"),
+        ("interval '1 day' - interval '1 month 2 days'", "-1 mons -1 days"),
+        ("-(interval '1 month 2 days')", "-1 mons -2 days"),
+        ("date '2024-03-31' + -interval '1 month 1 day'", "2024-02-28"),
+        ("case when dep_delay is null or true then -interval '1 month 2 days' end", "-1 mons -2 days"),
+    ] {
+        assert_eq!(texts(sql, &batch), some(&[expected; 3]), "{sql}");
     }
 }
 
