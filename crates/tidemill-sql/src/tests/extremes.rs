@@ -13,8 +13,7 @@ use std::{collections::BTreeSet, path::Path};
 /// Words that may be a part of a time, an operator or a type; those that are must be in the catalogue.
 const PARTS: &str = "millennium century decade year isoyear quarter month week day doy dow isodow hour minute \
                      second millisecond microsecond nanosecond epoch julian timezone timezone_hour";
-const OPERATORS: &str =
-    "+ - * / % & | ^ # << >> = <> < <= > >= // || ~ ~* !~ !~* @> <@ -> ->> ?";
+const OPERATORS: &str = "+ - * / % & | ^ # << >> = <> < <= > >= // || ~ ~* !~ !~* @> <@ -> ->> ?";
 const WORDS: [&str; 13] = [
     "and",
     "or",
@@ -251,7 +250,10 @@ fn a_sign_negates_all_of_a_length_of_time() {
         ("interval '1 day' - interval '1 month 2 days'", "-1 mons -1 days"),
         ("-(interval '1 month 2 days')", "-1 mons -2 days"),
         ("date '2024-03-31' + -interval '1 month 1 day'", "2024-02-28"),
-        ("case when dep_delay is null or true then -interval '1 month 2 days' end", "-1 mons -2 days"),
+        (
+            "case when dep_delay is null or true then -interval '1 month 2 days' end",
+            "-1 mons -2 days",
+        ),
     ] {
         assert_eq!(texts(sql, &batch), some(&[expected; 3]), "{sql}");
     }
