@@ -156,7 +156,8 @@ def has_room(kind, value):
     """False if a number has more digits before the point than the widest decimals have, of which `kind` is one."""
     if not Decimal(value).is_finite():
         return False
-    found = re.fullmatch(r"Decimal128\((38), (-?\d+)\)", kind)
+    # Of constants that have no value the type is not known.
+    found = re.fullmatch(r"Decimal128\((38), (-?\d+)\)", kind or "Decimal128(38, 0)")
     if not found:
         return True
     with localcontext() as context:

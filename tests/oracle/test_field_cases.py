@@ -6,10 +6,12 @@ from decimal import Decimal
 import pytest
 
 import comparison
+from mill import Mill
 
 
-# The product is being corrected; each goes with the correction that it waits for.
-UNFIXED = pytest.mark.xfail(strict=True, reason="the types at whose ends these are wrong are being corrected")
+@pytest.fixture
+def mill(binary, tmp_path):
+    return Mill(binary, None, tmp_path)
 
 
 def write(mill, name, rows):
@@ -25,7 +27,6 @@ def decimals(rows):
     return {key: {name: (Decimal(it), it.startswith("-")) for name, it in row.items()} for key, row in by_id(rows).items()}
 
 
-@UNFIXED
 def test_floor_and_ceil_of_decimals_at_the_end_of_their_type(mill):
     # apache/datafusion#20640 and #22511.
     prices = ["-999.9", "999.9", "9.9", "-9.9", "-0.1", "0.1", "998.1", "-998.1"]
@@ -71,7 +72,6 @@ TIMES = {
 }
 
 
-@UNFIXED
 def test_times_before_1970(mill):
     # NVIDIA/cudf#5166, apache/paimon#9577, apache/datafusion#25425, influxdata/flux#2856, FLINK-26334, SPARK-39347.
     write(mill, "events.ndjson", [{"id": key, "ts": row[0]} for key, row in TIMES.items()])
@@ -131,7 +131,6 @@ ON_NUMBERS = {
 }
 
 
-@UNFIXED
 @pytest.mark.parametrize("condition", ON_NUMBERS)
 def test_text_is_not_compared_with_numbers_as_text(mill, condition):
     # apache/datafusion#15161, #20426, #957, #22587. One value of the column is no number, so it is text.
@@ -152,7 +151,6 @@ def test_text_is_not_compared_with_numbers_as_text(mill, condition):
     assert len(out["dead_letter"]) == 1 and "n/a" in out["dead_letter"][0]["reason"]
 
 
-@UNFIXED
 def test_the_same_text_in_json(mill):
     write(mill, "stock.ndjson", [{"id": i, "qty": "N/A" if i == 5 else float(qty) if "." in qty else int(qty)} for i, qty, _ in STOCK])
     mill.write("out: {from: stock, where: qty > 10, select: {id: id}}", "out", ["stock: {file: {path: stock.ndjson, format: json}}"])
@@ -176,7 +174,6 @@ OFFERS = {
 }
 
 
-@UNFIXED
 def test_a_decimal_against_a_float(mill):
     # apache/datafusion#14272 and #22448.
     write(mill, "offers.ndjson", [{"id": key, "price": row[0], "cap": row[1]} for key, row in OFFERS.items()])
