@@ -53,7 +53,7 @@ mod tests;
 
 pub use batch::{PerBatch, per_batch};
 pub use bytes::{FilterBytes, PerRecordBytes, filter_bytes, per_record_bytes};
-pub use emit::{Emit, RowWriter, Value};
+pub use emit::{Emit, EmitValue, RowWriter};
 pub use keyed::{Keyed, KeyedRecord, SliceInput, SliceRows, keyed, keyed_record, per_record};
 pub use record::{Record, read_records};
 pub use tidemill_state::structure as state;

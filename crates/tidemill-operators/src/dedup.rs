@@ -7,7 +7,7 @@
 //! - Nulls are equal to nulls, as in SQL's `DISTINCT`.
 
 use crate::keys::{KeyCodec, Keys, UnknownColumn, columns};
-use crate::lane::{Lane, Picked, Times, failed};
+use crate::lane::{PickedRows, PortParts, Times, failed};
 use crate::row_picker::RowPicker;
 use crate::row_store::table::event_time;
 use arrow_array::{RecordBatch, TimestampMicrosecondArray};
@@ -107,7 +107,7 @@ impl OperatorFactory for Dedup {
         Box::new(DedupOperator {
             codec: self.codec().expect("every type that can be a key can be compared"),
             within: self.within,
-            lane: Lane::default(),
+            lane: PortParts::default(),
             gather: RowPicker::default(),
         })
     }
@@ -211,7 +211,7 @@ impl State for KnownKeys {
 struct DedupOperator {
     codec: KeyCodec,
     within: Option<Span>,
-    lane: Lane,
+    lane: PortParts,
     gather: RowPicker,
 }
 
@@ -225,7 +225,7 @@ impl Operator for DedupOperator {
         let blocks = input.port(0);
         let (slices, low) = (context.slices.clone(), context.watermark_before);
         self.lane.read(blocks, &slices);
-        let picked: Vec<_> = blocks.iter().map(|block| Picked::new(block, &slices)).collect();
+        let picked: Vec<_> = blocks.iter().map(|block| PickedRows::new(block, &slices)).collect();
         let mut keys = Vec::with_capacity(blocks.len());
         for (block, picked) in blocks.iter().zip(&picked) {
             keys.push(self.codec.read(block, picked)?);

@@ -3,7 +3,7 @@
 //! Invariant: two rows have equal keys exactly if their bytes are equal. Nulls are equal to nulls
 //! here; for SQL's `=` there is [`Keys::has_null`]. `0.0` equals `-0.0`, and NaN equals NaN.
 
-use crate::lane::{Picked, failed};
+use crate::lane::{PickedRows, failed};
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
@@ -72,7 +72,11 @@ impl KeyCodec {
     }
 
     /// The keys of the lane's rows of a block.
-    pub(crate) fn read(&self, block: &Block, picked: &Picked<'_>) -> Result<Keys, OperatorError> {
+    pub(crate) fn read(
+        &self,
+        block: &Block,
+        picked: &PickedRows<'_>,
+    ) -> Result<Keys, OperatorError> {
         let mut nulls = None;
         let mut columns = Vec::with_capacity(self.columns.len());
         for (index, data_type) in self.columns.iter().zip(&self.types) {
@@ -115,7 +119,7 @@ impl KeyCodec {
         columns.collect::<Result<_, ArrowError>>().map_err(failed)
     }
 
-    fn hashes(&self, block: &Block, picked: &Picked<'_>) -> Result<Vec<u64>, OperatorError> {
+    fn hashes(&self, block: &Block, picked: &PickedRows<'_>) -> Result<Vec<u64>, OperatorError> {
         let computed;
         let routed = block.routing.as_ref().map_or(&[][..], |routing| &routing.hashes);
         let all = if routed.is_empty() {

@@ -22,14 +22,14 @@ pub(crate) const TAKEN_AT_ONCE: usize = 256;
 
 /// Rows of one slice in one block: `count` rows from number `first` of the lane's rows there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct BlockPart {
     pub(crate) slice: SliceId,
     pub(crate) block: usize,
     pub(crate) first: usize,
     pub(crate) count: usize,
 }
 
-impl Part {
+impl BlockPart {
     /// All rows of a stretch, as if they were of its first slice.
     pub(crate) fn of_stretch(parts: &[Self]) -> Self {
         Self { count: parts.iter().map(|part| part.count).sum(), ..parts[0] }
@@ -43,11 +43,11 @@ impl Part {
 
 /// The parts of one port in one cycle. Kept from cycle to cycle for its memory.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
-    parts: Vec<Part>,
+pub(crate) struct PortParts {
+    parts: Vec<BlockPart>,
 }
 
-impl Lane {
+impl PortParts {
     /// Reads the blocks of a port.
     pub(crate) fn read(&mut self, blocks: &[Arc<Block>], slices: &Range<u32>) {
         self.parts.clear();
@@ -59,18 +59,23 @@ impl Lane {
                         let at = slice as usize;
                         let count = (routing.starts[at + 1] - routing.starts[at]) as usize;
                         if count > 0 {
-                            self.parts.push(Part { slice: SliceId(slice), block, first, count });
+                            self.parts.push(BlockPart {
+                                slice: SliceId(slice),
+                                block,
+                                first,
+                                count,
+                            });
                         }
                         first += count;
                     }
                 }
                 None if it.slice == Block::EVERY => {
                     let count = it.len();
-                    let part = |slice| Part { slice: SliceId(slice), block, first, count };
+                    let part = |slice| BlockPart { slice: SliceId(slice), block, first, count };
                     self.parts.extend(slices.clone().map(part));
                 }
                 None if slices.contains(&it.slice.0) => {
-                    self.parts.push(Part { slice: it.slice, block, first, count: it.len() });
+                    self.parts.push(BlockPart { slice: it.slice, block, first, count: it.len() });
                 }
                 None => {}
             }
@@ -81,24 +86,25 @@ impl Lane {
     }
 
     /// All parts, in order.
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[BlockPart] {
         &self.parts
     }
 
     /// The slices that have rows, with their parts.
-    pub(crate) fn slices(&self) -> impl Iterator<Item = (SliceId, &[Part])> {
+    pub(crate) fn slices(&self) -> impl Iterator<Item = (SliceId, &[BlockPart])> {
         self.parts.chunk_by(|a, b| a.slice == b.slice).map(|parts| (parts[0].slice, parts))
     }
 
     /// Parts that also follow one another in a block, whatever their slices: a caller that treats each
     /// row by itself can read them as one.
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = &[Part]> {
-        let goes_on = |a: &Part, b: &Part| a.block == b.block && a.first + a.count == b.first;
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = &[BlockPart]> {
+        let goes_on =
+            |a: &BlockPart, b: &BlockPart| a.block == b.block && a.first + a.count == b.first;
         self.parts.chunk_by(goes_on)
     }
 
     /// The parts of one slice.
-    pub(crate) fn of(&self, slice: SliceId) -> &[Part] {
+    pub(crate) fn of(&self, slice: SliceId) -> &[BlockPart] {
         let start = self.parts.partition_point(|part| part.slice < slice);
         let end = self.parts.partition_point(|part| part.slice <= slice);
         &self.parts[start..end]
@@ -107,7 +113,7 @@ impl Lane {
 
 /// The rows of a block that belong to a lane.
 #[derive(Debug)]
-pub(crate) struct Picked<'a> {
+pub(crate) struct PickedRows<'a> {
     /// All rows of the block.
     pub(crate) batch: RecordBatch,
     /// The lane's rows by number; none if they are all rows, as they stand.
@@ -130,7 +136,7 @@ pub(crate) fn row_at(rows: Option<&[u32]>, number: usize) -> usize {
     rows.map_or(number, |rows| rows[number] as usize)
 }
 
-impl<'a> Picked<'a> {
+impl<'a> PickedRows<'a> {
     /// The lane's rows of a block.
     pub(crate) fn new(block: &'a Block, slices: &Range<u32>) -> Self {
         Self { batch: block.batch(), rows: picked_rows(block, slices) }
@@ -148,7 +154,7 @@ impl<'a> Picked<'a> {
     }
 
     /// The rows of a part, as a batch; not copied if they are all rows, as they stand.
-    pub(crate) fn part(&self, part: Part) -> Result<RecordBatch, OperatorError> {
+    pub(crate) fn part(&self, part: BlockPart) -> Result<RecordBatch, OperatorError> {
         match self.rows {
             None => Ok(self.batch.slice(part.first, part.count)),
             Some(rows) => {

@@ -14,7 +14,7 @@ mod tests;
 
 use crate::dead_letters::{beside, of_blocks};
 use crate::keys::{KeyCodec, Keys, UnknownColumn, columns};
-use crate::lane::{Lane, Picked, Times, failed};
+use crate::lane::{PickedRows, PortParts, Times, failed};
 use crate::row_picker::RowPicker;
 use crate::row_store::{RowCodec, table};
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
@@ -164,7 +164,7 @@ impl OperatorFactory for TopFactory {
             order: order.expect("`by` was found to have an order"),
             k: self.k,
             windowed: self.windowed,
-            lane: Lane::default(),
+            lane: PortParts::default(),
             complete: RowPicker::default(),
         })
     }
@@ -224,7 +224,7 @@ struct TopOperator {
     order: RowConverter,
     k: usize,
     windowed: bool,
-    lane: Lane,
+    lane: PortParts,
     /// Rows of complete groups, copied together once.
     complete: RowPicker,
 }
@@ -295,7 +295,7 @@ fn look_ahead(groups: &TopGroups, keys: &Keys, number: usize, end: usize) {
 
 /// The lane's rows of a block: keys and values by number.
 struct ReadBlock<'a> {
-    picked: Picked<'a>,
+    picked: PickedRows<'a>,
     keys: Option<Keys>,
     values: arrow_row::Rows,
 }
@@ -317,7 +317,7 @@ impl TopOperator {
         by: &ArrayRef,
         context: &Context<'_>,
     ) -> Result<ReadBlock<'a>, OperatorError> {
-        let picked = Picked::new(block, &context.slices);
+        let picked = PickedRows::new(block, &context.slices);
         let keys = self.codec.as_ref().map(|codec| codec.read(block, &picked)).transpose()?;
         let by = with_one_zero(picked.take(by)?);
         let values = self.order.convert_columns(&[by]).map_err(failed)?;

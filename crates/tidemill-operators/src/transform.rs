@@ -3,7 +3,7 @@
 //! A block whose rows all stay goes on by reference: nothing is copied.
 
 use crate::dead_letters::of_rows;
-use crate::lane::{Lane, Part, Picked, no_value};
+use crate::lane::{BlockPart, PickedRows, PortParts, no_value};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, cast::AsArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -200,7 +200,11 @@ impl OperatorFactory for Transform {
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        Box::new(TransformLane { transform: self.clone(), lane: Lane::default(), ends: Vec::new() })
+        Box::new(TransformLane {
+            transform: self.clone(),
+            lane: PortParts::default(),
+            ends: Vec::new(),
+        })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
@@ -262,7 +266,7 @@ fn keep(
 /// A lane of the stage.
 struct TransformLane {
     transform: Transform,
-    lane: Lane,
+    lane: PortParts,
     /// Where the parts of a stretch end.
     ends: Vec<usize>,
 }
@@ -276,17 +280,17 @@ impl Operator for TransformLane {
     ) -> Result<(), OperatorError> {
         let blocks = input.port(0);
         self.lane.read(blocks, &context.slices);
-        let mut picked: Vec<Option<Picked<'_>>> = blocks.iter().map(|_| None).collect();
+        let mut picked: Vec<Option<PickedRows<'_>>> = blocks.iter().map(|_| None).collect();
         // The slice that was read last, and how many of its rows.
         let (mut slice, mut before) = (SliceId(context.slices.start), 0);
         for parts in self.lane.stretches() {
             let (block, nth) = (&blocks[parts[0].block], parts[0].block);
-            let picked = picked[nth].get_or_insert_with(|| Picked::new(block, &context.slices));
+            let picked = picked[nth].get_or_insert_with(|| PickedRows::new(block, &context.slices));
             self.ends.clear();
             if output.is_by_slice() {
                 self.ends.extend(parts.iter().map(|part| part.first + part.count - parts[0].first));
             }
-            let rows = picked.part(Part::of_stretch(parts))?;
+            let rows = picked.part(BlockPart::of_stretch(parts))?;
             let written = self.transform.run(rows, &mut self.ends);
             if let Ok(written) = &written {
                 output.emit_runs(0, written.clone(), runs(parts, &self.ends));
@@ -308,7 +312,7 @@ impl Operator for TransformLane {
 }
 
 /// Whose the rows are that were made of some parts.
-fn runs(parts: &[Part], ends: &[usize]) -> SliceRuns {
+fn runs(parts: &[BlockPart], ends: &[usize]) -> SliceRuns {
     let mut runs = SliceRuns::default();
     let mut from = 0;
     for (part, end) in parts.iter().zip(ends) {

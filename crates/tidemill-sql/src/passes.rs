@@ -4,7 +4,7 @@ use crate::{
     error::{ExprError, plan_error},
     evaluate::physical,
 };
-use coercion::Settling;
+use coercion::Coercion;
 use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::Expr as Logical;
 use datafusion_physical_expr::PhysicalExpr;
@@ -26,16 +26,16 @@ pub(crate) fn compile_physical(
     logical: Logical,
     schema: &DFSchema,
 ) -> Result<Arc<dyn PhysicalExpr>, ExprError> {
-    let settling = Settling::new(schema);
+    let coercion = Coercion::new(schema);
     let logical = microseconds::zones_in_microseconds(logical, schema)
-        .and_then(|it| settling.typed(it))
-        .and_then(|it| in_kept_units(it, &settling, schema))
+        .and_then(|it| coercion.typed(it))
+        .and_then(|it| in_kept_units(it, &coercion, schema))
         .and_then(|it| subsecond::without_digits(it, schema))
         .and_then(|it| microseconds::in_microseconds(it, schema))
         .and_then(|it| intervals::compared(it, schema))
         .map_err(|error| plan_error(&error))?;
     physical::refuse_constants(&logical)?;
-    let logical = settling.settled(logical).map_err(|error| plan_error(&error))?;
+    let logical = coercion.finished(logical).map_err(|error| plan_error(&error))?;
     probe::refuse_wrong_constants(&logical, schema)?;
     physical::physical(&logical, schema).map_err(|error| plan_error(&error))
 }
@@ -44,13 +44,13 @@ pub(crate) fn compile_physical(
 /// a choice among choices follows from those, so this repeats until nothing changes.
 pub(crate) fn in_kept_units(
     logical: Logical,
-    settling: &Settling<'_>,
+    coercion: &Coercion<'_>,
     schema: &DFSchema,
 ) -> Result<Logical, DataFusionError> {
     let mut logical = intervals::moved(logical, schema)?;
     for _ in 0..CHOICES_MAX {
         let next =
-            settling.typed(microseconds::chosen_in_microseconds(logical.clone(), schema)?)?;
+            coercion.typed(microseconds::chosen_in_microseconds(logical.clone(), schema)?)?;
         if next == logical {
             break;
         }

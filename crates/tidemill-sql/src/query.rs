@@ -36,7 +36,7 @@ use arrow_cast::{CastOptions, cast_with_options, display::FormatOptions};
 use arrow_schema::{ArrowError, SchemaRef};
 use datafusion_common::DataFusionError;
 use datafusion_physical_expr::PhysicalExpr;
-pub use execution::Running;
+pub use execution::RunningQuery;
 use group::GroupPlan;
 use reach::Reach;
 use sort::SortPlan;
@@ -138,13 +138,17 @@ impl Query {
     ///
     /// # Errors
     /// An aggregate cannot be made.
-    pub fn run(&self, rows_max: usize) -> Result<Running<'_>, QueryError> {
+    pub fn run(&self, rows_max: usize) -> Result<RunningQuery<'_>, QueryError> {
         self.run_within(rows_max, HELD_BYTES_MAX)
     }
 
     /// Begins to run it with so many bytes.
-    fn run_within(&self, rows_max: usize, bytes_max: usize) -> Result<Running<'_>, QueryError> {
-        Running::new(self, rows_max, bytes_max)
+    fn run_within(
+        &self,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<RunningQuery<'_>, QueryError> {
+        RunningQuery::new(self, rows_max, bytes_max)
     }
 }
 

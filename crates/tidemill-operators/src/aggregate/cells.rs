@@ -9,7 +9,7 @@
 //!
 //! Rows are taken accumulator by accumulator: each loop is over one type, without a branch on it.
 
-use super::results::{Column, Results};
+use super::results::{ResultBuilder, Results};
 use super::sides::SideColumn;
 use super::words::{
     add_float, add_int, add_moment, add_wide, halves, is_higher, is_less, is_lower, is_more,
@@ -359,16 +359,16 @@ fn read_side(
     side: &mut SideColumn,
     reading: ResultKind,
     groups: impl Iterator<Item = usize>,
-    to: &mut Column,
+    to: &mut ResultBuilder,
 ) {
     match (to, reading) {
-        (Column::Int(to), _) => groups.for_each(|group| to.push(side.count(group))),
-        (Column::Text(to), _) => groups.for_each(|group| to.append_option(side.text(group))),
-        (Column::Float(to), ResultKind::Quantile(q)) => {
+        (ResultBuilder::Int(to), _) => groups.for_each(|group| to.push(side.count(group))),
+        (ResultBuilder::Text(to), _) => groups.for_each(|group| to.append_option(side.text(group))),
+        (ResultBuilder::Float(to), ResultKind::Quantile(q)) => {
             groups.for_each(|group| to.push_option(side.quantile(group, q)));
         }
-        (Column::Float(to), _) => groups.for_each(|_| to.push_option(None)),
-        (Column::Wide(_), _) => unreachable!("wide numbers are kept in words"),
+        (ResultBuilder::Float(to), _) => groups.for_each(|_| to.push_option(None)),
+        (ResultBuilder::Wide(_), _) => unreachable!("wide numbers are kept in words"),
     }
 }
 

@@ -15,32 +15,32 @@ use tidemill_sql::with_one_nan;
 /// One column a result.
 #[derive(Debug)]
 pub(crate) struct Results {
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<ResultBuilder>,
 }
 
 /// A column that grows.
 #[derive(Debug)]
-pub(super) enum Column {
-    Int(Values<Int64Type>),
-    Wide(Values<Decimal128Type>),
-    Float(Values<Float64Type>),
+pub(super) enum ResultBuilder {
+    Int(NumberBuilder<Int64Type>),
+    Wide(NumberBuilder<Decimal128Type>),
+    Float(NumberBuilder<Float64Type>),
     Text(StringBuilder),
 }
 
 /// Numbers, some of them null. Memory is taken for as many as come at once, not by doubling.
 #[derive(Debug)]
-pub(super) struct Values<T: ArrowPrimitiveType> {
+pub(super) struct NumberBuilder<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
     nulls: NullBufferBuilder,
 }
 
-impl<T: ArrowPrimitiveType> Default for Values<T> {
+impl<T: ArrowPrimitiveType> Default for NumberBuilder<T> {
     fn default() -> Self {
         Self { values: Vec::new(), nulls: NullBufferBuilder::new(0) }
     }
 }
 
-impl<T: ArrowPrimitiveType> Values<T> {
+impl<T: ArrowPrimitiveType> NumberBuilder<T> {
     #[inline]
     pub(super) fn push(&mut self, value: T::Native) {
         self.values.push(value);
@@ -76,10 +76,10 @@ impl<T: ArrowPrimitiveType> Values<T> {
 impl Results {
     pub(crate) fn new(plan: &Aggregates) -> Self {
         let column = |held| match held {
-            NumberKind::Float => Column::Float(Values::default()),
-            NumberKind::Text => Column::Text(StringBuilder::new()),
-            NumberKind::Int => Column::Int(Values::default()),
-            NumberKind::Wide => Column::Wide(Values::default()),
+            NumberKind::Float => ResultBuilder::Float(NumberBuilder::default()),
+            NumberKind::Text => ResultBuilder::Text(StringBuilder::new()),
+            NumberKind::Int => ResultBuilder::Int(NumberBuilder::default()),
+            NumberKind::Wide => ResultBuilder::Wide(NumberBuilder::default()),
         };
         Self { columns: plan.results.iter().map(|it| column(plan.held(it))).collect() }
     }
@@ -88,10 +88,10 @@ impl Results {
     pub(crate) fn reserve(&mut self, groups: usize) {
         for column in &mut self.columns {
             match column {
-                Column::Int(it) => it.values.reserve(groups),
-                Column::Wide(it) => it.values.reserve(groups),
-                Column::Float(it) => it.values.reserve(groups),
-                Column::Text(_) => {}
+                ResultBuilder::Int(it) => it.values.reserve(groups),
+                ResultBuilder::Wide(it) => it.values.reserve(groups),
+                ResultBuilder::Float(it) => it.values.reserve(groups),
+                ResultBuilder::Text(_) => {}
             }
         }
     }
@@ -100,12 +100,14 @@ impl Results {
     pub(crate) fn finish(&mut self, plan: &Aggregates) -> Result<Vec<ArrayRef>, OperatorError> {
         let columns = self.columns.iter_mut().zip(&plan.results).map(|(column, result)| {
             let array: ArrayRef = match column {
-                Column::Int(it) => return numbers::from_ints(it.finish(), &result.data_type),
-                Column::Wide(it) => {
+                ResultBuilder::Int(it) => {
+                    return numbers::from_ints(it.finish(), &result.data_type);
+                }
+                ResultBuilder::Wide(it) => {
                     return numbers::from_wide(&it.finish(), &result.data_type);
                 }
-                Column::Float(it) => with_one_nan(Arc::new(it.finish())),
-                Column::Text(it) => Arc::new(it.finish()),
+                ResultBuilder::Float(it) => with_one_nan(Arc::new(it.finish())),
+                ResultBuilder::Text(it) => Arc::new(it.finish()),
             };
             if array.data_type() == &result.data_type {
                 Ok(array)

@@ -6,7 +6,7 @@
 //! sum of whole numbers: upper word, less its upper bit, and whether there is a value │ lower words
 //! ```
 
-use super::results::Column;
+use super::results::ResultBuilder;
 use super::{AccumulatorKind, NumberKind, ResultKind};
 use std::hint::select_unpredictable;
 
@@ -17,12 +17,14 @@ pub(super) const WIDEST: u128 = 10_u128.pow(38) - 1;
 pub(super) fn read_words<'a>(
     reading: ResultKind,
     words: impl Iterator<Item = &'a [u64]> + Clone,
-    to: &mut Column,
+    to: &mut ResultBuilder,
 ) {
     match (to, reading) {
-        (Column::Int(to), ResultKind::Count) => to.extend(words.map(|it| Some(it[0] as i64))),
-        (Column::Int(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| it[1] as i64))),
-        (Column::Float(to), ResultKind::Variance { sample, root }) => {
+        (ResultBuilder::Int(to), ResultKind::Count) => {
+            to.extend(words.map(|it| Some(it[0] as i64)))
+        }
+        (ResultBuilder::Int(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| it[1] as i64))),
+        (ResultBuilder::Float(to), ResultKind::Variance { sample, root }) => {
             let less = u64::from(sample);
             let variance =
                 |it: &[u64]| (it[0] > less).then(|| f64::from_bits(it[2]) / (it[0] - less) as f64);
@@ -32,18 +34,18 @@ pub(super) fn read_words<'a>(
                 to.extend(words.map(variance));
             }
         }
-        (Column::Float(to), _) => {
+        (ResultBuilder::Float(to), _) => {
             to.extend(words.map(|it| (it[0] > 0).then(|| f64::from_bits(it[1]))));
         }
-        (Column::Wide(to), ResultKind::Sum(NumberKind::Int)) => {
+        (ResultBuilder::Wide(to), ResultKind::Sum(NumberKind::Int)) => {
             let sum = |it: &[u64]| (i128::from(it[0] as i64 >> 1) << 64) | i128::from(it[1]);
             to.extend(words.map(|it| (it[0] > 0).then(|| sum(it))));
         }
-        (Column::Wide(to), ResultKind::Sum(_)) => {
+        (ResultBuilder::Wide(to), ResultKind::Sum(_)) => {
             to.extend(words.map(|it| (it[0] > 0).then(|| wide_sum(it))));
         }
-        (Column::Wide(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| whole(it)))),
-        (Column::Text(to), _) => words.for_each(|_| to.append_null()),
+        (ResultBuilder::Wide(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| whole(it)))),
+        (ResultBuilder::Text(to), _) => words.for_each(|_| to.append_null()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A function for batches.
 
 use super::emit::Emit;
-use crate::lane::{Lane, Part, Picked};
+use crate::lane::{BlockPart, PickedRows, PortParts};
 use crate::row_picker::RowPicker;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -40,7 +40,7 @@ where
     fn operator(&self) -> Box<dyn Operator> {
         Box::new(BatchOperator {
             function: Arc::clone(&self.function),
-            lane: Lane::default(),
+            lane: PortParts::default(),
             emit: Emit::new(&self.schema),
         })
     }
@@ -52,7 +52,7 @@ where
 
 struct BatchOperator<F> {
     function: Arc<F>,
-    lane: Lane,
+    lane: PortParts,
     emit: Emit,
 }
 
@@ -68,8 +68,8 @@ where
     ) -> Result<(), OperatorError> {
         let (blocks, slices) = (input.port(0), context.slices.clone());
         self.lane.read(blocks, &slices);
-        let picked = || -> Vec<Picked<'_>> {
-            blocks.iter().map(|block| Picked::new(block, &slices)).collect()
+        let picked = || -> Vec<PickedRows<'_>> {
+            blocks.iter().map(|block| PickedRows::new(block, &slices)).collect()
         };
         if output.is_by_slice() {
             let picked = picked();
@@ -82,7 +82,7 @@ where
             }
             return self.emit.finish(output);
         }
-        let is_whole = |part: &Part| {
+        let is_whole = |part: &BlockPart| {
             blocks[part.block].routing.is_none() && part.count == blocks[part.block].len()
         };
         let parts = self.lane.parts();
@@ -118,7 +118,10 @@ where
 }
 
 /// The rows of some parts in one batch.
-fn gathered(parts: &[Part], picked: &[Picked<'_>]) -> Result<Option<RecordBatch>, OperatorError> {
+fn gathered(
+    parts: &[BlockPart],
+    picked: &[PickedRows<'_>],
+) -> Result<Option<RecordBatch>, OperatorError> {
     if let [part] = parts {
         return picked[part.block].part(*part).map(Some);
     }

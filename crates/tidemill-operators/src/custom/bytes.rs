@@ -1,6 +1,6 @@
 //! A function for each byte record, without copies and, in a steady state, without allocation.
 
-use crate::lane::Lane;
+use crate::lane::PortParts;
 use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::{DataType, SchemaRef};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ where
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        Box::new(BytesOperator { function: Arc::clone(&self.0), lane: Lane::default() })
+        Box::new(BytesOperator { function: Arc::clone(&self.0), lane: PortParts::default() })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
@@ -56,7 +56,7 @@ where
 
 struct BytesOperator<F> {
     function: Arc<F>,
-    lane: Lane,
+    lane: PortParts,
 }
 
 impl<F> Operator for BytesOperator<F>
@@ -103,7 +103,7 @@ where
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        Box::new(FilterOperator { function: Arc::clone(&self.0), lane: Lane::default() })
+        Box::new(FilterOperator { function: Arc::clone(&self.0), lane: PortParts::default() })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
@@ -113,7 +113,7 @@ where
 
 struct FilterOperator<F> {
     function: Arc<F>,
-    lane: Lane,
+    lane: PortParts,
 }
 
 impl<F> Operator for FilterOperator<F>

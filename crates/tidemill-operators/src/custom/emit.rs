@@ -41,7 +41,7 @@ impl std::fmt::Debug for Emit {
 
 /// A value of one column. It is written to columns whose type can tell it, however wide they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
+pub enum EmitValue<'a> {
     /// Nothing.
     Null,
     /// True or false.
@@ -62,7 +62,7 @@ pub enum Value<'a> {
 
 macro_rules! value_from {
     ($($from:ty => $make:expr),* $(,)?) => {$(
-        impl<'a> From<$from> for Value<'a> {
+        impl<'a> From<$from> for EmitValue<'a> {
             fn from(value: $from) -> Self {
                 $make(value)
             }
@@ -71,30 +71,30 @@ macro_rules! value_from {
 }
 
 value_from! {
-    bool => Value::Bool,
-    i8 => |it| Value::I64(i64::from(it)),
-    i16 => |it| Value::I64(i64::from(it)),
-    i32 => |it| Value::I64(i64::from(it)),
-    i64 => Value::I64,
-    u8 => |it| Value::I64(i64::from(it)),
-    u16 => |it| Value::I64(i64::from(it)),
-    u32 => |it| Value::I64(i64::from(it)),
-    u64 => Value::U64,
-    f32 => |it| Value::F64(f64::from(it)),
-    f64 => Value::F64,
-    &'a str => Value::Str,
-    &'a String => |it: &'a String| Value::Str(it),
-    &'a [u8] => Value::Bytes,
-    Micros => Value::Time,
+    bool => EmitValue::Bool,
+    i8 => |it| EmitValue::I64(i64::from(it)),
+    i16 => |it| EmitValue::I64(i64::from(it)),
+    i32 => |it| EmitValue::I64(i64::from(it)),
+    i64 => EmitValue::I64,
+    u8 => |it| EmitValue::I64(i64::from(it)),
+    u16 => |it| EmitValue::I64(i64::from(it)),
+    u32 => |it| EmitValue::I64(i64::from(it)),
+    u64 => EmitValue::U64,
+    f32 => |it| EmitValue::F64(f64::from(it)),
+    f64 => EmitValue::F64,
+    &'a str => EmitValue::Str,
+    &'a String => |it: &'a String| EmitValue::Str(it),
+    &'a [u8] => EmitValue::Bytes,
+    Micros => EmitValue::Time,
 }
 
-impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+impl<'a, T: Into<EmitValue<'a>>> From<Option<T>> for EmitValue<'a> {
     fn from(value: Option<T>) -> Self {
-        value.map_or(Value::Null, Into::into)
+        value.map_or(EmitValue::Null, Into::into)
     }
 }
 
-impl Value<'_> {
+impl EmitValue<'_> {
     fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -119,7 +119,7 @@ pub struct RowWriter<'e> {
 
 impl RowWriter<'_> {
     /// Writes the next column. `None` is null.
-    pub fn put<'v>(&mut self, value: impl Into<Value<'v>>) -> &mut Self {
+    pub fn put<'v>(&mut self, value: impl Into<EmitValue<'v>>) -> &mut Self {
         if self.error.is_none() {
             self.error = self.try_put(value.into()).err();
         }
@@ -158,7 +158,7 @@ impl RowWriter<'_> {
 
     /// Writes null.
     pub fn null(&mut self) -> &mut Self {
-        self.put(Value::Null)
+        self.put(EmitValue::Null)
     }
 
     /// Says the event time of the row, if it is not that of the record being processed. Where no single
@@ -168,7 +168,7 @@ impl RowWriter<'_> {
         self
     }
 
-    fn try_put(&mut self, value: Value<'_>) -> Result<(), OperatorError> {
+    fn try_put(&mut self, value: EmitValue<'_>) -> Result<(), OperatorError> {
         let Some(index) = self.emit.visible.get(self.next) else {
             let count = self.emit.visible.len();
             let message = format!("a row has more values than the {count} columns of the output");
@@ -217,9 +217,9 @@ impl Emit {
             error = match time.or(self.now) {
                 None => Some(no_time()),
                 Some(time) if !time.is_event_time() => Some(out_of_range()),
-                Some(time) => {
-                    self.columns[index].append(Value::Time(time), self.schema.field(index)).err()
-                }
+                Some(time) => self.columns[index]
+                    .append(EmitValue::Time(time), self.schema.field(index))
+                    .err(),
             };
         }
         if let Some(error) = error {

@@ -4,7 +4,7 @@ use super::CycleInfo;
 use super::emit::Emit;
 use super::record::{Record, RecordColumns};
 use super::state_tables;
-use crate::lane::{Lane, Part, Picked};
+use crate::lane::{BlockPart, PickedRows, PortParts};
 use crate::row_picker::RowPicker;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -30,15 +30,15 @@ fn does<S>(output: &SchemaRef) -> String {
 /// The rows of a slice in one cycle, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceInput<'a> {
-    parts: &'a [Part],
-    blocks: &'a [Picked<'a>],
+    parts: &'a [BlockPart],
+    blocks: &'a [PickedRows<'a>],
 }
 
 /// Rows of a slice in one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceRows<'a> {
-    part: Part,
-    picked: &'a Picked<'a>,
+    part: BlockPart,
+    picked: &'a PickedRows<'a>,
 }
 
 impl<'a> SliceInput<'a> {
@@ -144,7 +144,7 @@ where
         let run = Arc::clone(&self.function);
         Box::new(KeyedOperator {
             every_cycle: self.every_cycle,
-            lane: Lane::default(),
+            lane: PortParts::default(),
             emit: Emit::new(&self.schema),
             run: move |context: &mut Context<'_>, slice, input: SliceInput<'_>, emit: &mut Emit| {
                 let info = CycleInfo::new(context, slice);
@@ -173,7 +173,7 @@ where
 
 struct KeyedOperator<R> {
     every_cycle: bool,
-    lane: Lane,
+    lane: PortParts,
     emit: Emit,
     run: R,
 }
@@ -191,7 +191,7 @@ where
         let blocks = input.port(0);
         let slices = context.slices.clone();
         self.lane.read(blocks, &slices);
-        let blocks: Vec<_> = blocks.iter().map(|block| Picked::new(block, &slices)).collect();
+        let blocks: Vec<_> = blocks.iter().map(|block| PickedRows::new(block, &slices)).collect();
         let all = self.every_cycle || context.all_ended();
         let mut call = |slice, parts| {
             let input = SliceInput { parts, blocks: &blocks };
@@ -308,7 +308,7 @@ where
             function: Arc::clone(&self.function),
             on_cycle: self.on_cycle.clone(),
             on_end: self.on_end.clone(),
-            lane: Lane::default(),
+            lane: PortParts::default(),
             emit: Emit::new(&self.schema),
         })
     }
@@ -334,7 +334,7 @@ struct RecordOperator<S, F> {
     function: Arc<F>,
     on_cycle: Option<Arc<Closing<S>>>,
     on_end: Option<Arc<Closing<S>>>,
-    lane: Lane,
+    lane: PortParts,
     emit: Emit,
 }
 
@@ -352,7 +352,7 @@ where
         let blocks = input.port(0);
         let slices = context.slices.clone();
         self.lane.read(blocks, &slices);
-        let blocks: Vec<_> = blocks.iter().map(|block| Picked::new(block, &slices)).collect();
+        let blocks: Vec<_> = blocks.iter().map(|block| PickedRows::new(block, &slices)).collect();
         let columns: Vec<_> =
             blocks.iter().map(|picked| RecordColumns::new(&picked.batch)).collect();
         let on_end = self.on_end.take_if(|_| context.all_ended());

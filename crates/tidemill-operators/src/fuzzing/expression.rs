@@ -42,14 +42,14 @@ const LEAVING_OUT: [&str; 9] =
 const OF_UNITS: [&str; 2] = ["converted value exceeds", "Arithmetic overflow"];
 
 /// The result of each row by its id: a value, or the reason of its dead letter.
-type Outcome = BTreeMap<i64, Result<ArrayRef, String>>;
+type RowResults = BTreeMap<i64, Result<ArrayRef, String>>;
 
 /// Runs a stage on batches and returns the result of each row.
-fn run(stage: &Arc<dyn OperatorFactory>, batches: Vec<RecordBatch>) -> Result<Outcome, String> {
+fn run(stage: &Arc<dyn OperatorFactory>, batches: Vec<RecordBatch>) -> Result<RowResults, String> {
     let ids: Vec<i64> = batches.iter().flat_map(ids).collect();
     let mut trial = Trial::new(Arc::clone(stage), vec![Partition::Local], 1, 1);
     let written = trial.cycle(vec![batches], Micros(0), false).map_err(|it| it.message)?;
-    let mut outcome = Outcome::new();
+    let mut outcome = RowResults::new();
     for (_, batch) in written {
         for (row, id) in ids_of(&batch) {
             let before = outcome.insert(id, Ok(batch.columns()[1].slice(row, 1)));
@@ -98,7 +98,7 @@ fn in_words(value: &ArrayRef) -> String {
     }
 }
 
-fn told(outcome: &Outcome) -> String {
+fn told(outcome: &RowResults) -> String {
     let one = |(id, it): (&i64, &Result<ArrayRef, String>)| match it {
         Ok(value) => format!("  {id}: {}\n", in_words(value)),
         Err(reason) => format!("  {id}: no value, {reason}\n"),
@@ -107,7 +107,7 @@ fn told(outcome: &Outcome) -> String {
 }
 
 /// Which rows have which value; why others have none may be said in another way.
-fn values(outcome: &Outcome) -> BTreeMap<i64, Option<&ArrayRef>> {
+fn values(outcome: &RowResults) -> BTreeMap<i64, Option<&ArrayRef>> {
     outcome.iter().map(|(id, it)| (*id, it.as_ref().ok())).collect()
 }
 
@@ -158,7 +158,12 @@ fn holds(form: &str, table: u8) -> bool {
 }
 
 /// Each column by itself, and all together, as constants of one row.
-fn constants_are_columns(form: &str, sql: &str, (table, batch): (u8, &RecordBatch), all: &Outcome) {
+fn constants_are_columns(
+    form: &str,
+    sql: &str,
+    (table, batch): (u8, &RecordBatch),
+    all: &RowResults,
+) {
     // How many digits a decimal is rounded to follows from what is known before there are records.
     if sql.contains("round(") && ["$small;", "$large;"].iter().any(|it| form.contains(it)) {
         return;
@@ -182,9 +187,9 @@ fn constants_are_columns(form: &str, sql: &str, (table, batch): (u8, &RecordBatc
             Ok(made) => run(&made, vec![one]).unwrap_or_else(|it| panic!("{with}: {it}")),
             // Of a part that no row comes to, too, it is said that it has no value.
             Err(_) if LEAVING_OUT.iter().any(|it| sql.contains(it)) => continue,
-            Err(error) => Outcome::from([(id, Err(format!("refused, {error}")))]),
+            Err(error) => RowResults::from([(id, Err(format!("refused, {error}")))]),
         };
-        let texts = |it: &Outcome| it[&id].as_ref().map(in_words).ok();
+        let texts = |it: &RowResults| it[&id].as_ref().map(in_words).ok();
         let is_of_units = [&all[&id], &found[&id]]
             .iter()
             .any(|it| it.as_ref().is_err_and(|why| OF_UNITS.iter().any(|it| why.contains(it))));
@@ -194,14 +199,14 @@ fn constants_are_columns(form: &str, sql: &str, (table, batch): (u8, &RecordBatc
         assert!(
             texts(all) == texts(&found),
             "{sql}\n{} {with}\n{}",
-            told(&Outcome::from([(id, all[&id].clone())])),
+            told(&RowResults::from([(id, all[&id].clone())])),
             told(&found)
         );
     }
 }
 
 /// Rows are one of those `where` a condition is true, where it is not, and where it is null.
-fn conditions_divide(sql: &str, batch: &RecordBatch, all: &Outcome) {
+fn conditions_divide(sql: &str, batch: &RecordBatch, all: &RowResults) {
     let conditions = [sql.to_owned(), format!("not ({sql})"), format!("({sql}) is null")];
     let expected = |nth: usize| -> BTreeSet<i64> {
         let stays = |it: &Result<ArrayRef, String>| {
@@ -221,7 +226,7 @@ fn conditions_divide(sql: &str, batch: &RecordBatch, all: &Outcome) {
         };
         let found =
             run(&made, vec![batch.clone()]).unwrap_or_else(|it| panic!("{condition}: {it}"));
-        let is_refused = |it: &Outcome| -> BTreeSet<i64> {
+        let is_refused = |it: &RowResults| -> BTreeSet<i64> {
             it.iter().filter(|(_, it)| it.is_err()).map(|(id, _)| *id).collect()
         };
         let ids: BTreeSet<i64> = found.keys().copied().collect();

@@ -11,7 +11,7 @@
 use super::pairs::{Pairs, Shape};
 use super::{Codecs, Side as Port};
 use crate::keys::{KeyCodec, Keys};
-use crate::lane::{Lane, Picked, TAKEN_AT_ONCE, Times};
+use crate::lane::{PickedRows, PortParts, TAKEN_AT_ONCE, Times};
 use crate::row_store::{PieceId, RowCodec, RowStore, table};
 use crate::timer_queue::TimerQueue;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
@@ -164,7 +164,7 @@ impl WaitingRow {
 
 /// A block of one port, in one cycle.
 struct PortBlock<'a> {
-    picked: Picked<'a>,
+    picked: PickedRows<'a>,
     keys: Keys,
     /// The columns that are held.
     kept: RecordBatch,
@@ -172,7 +172,7 @@ struct PortBlock<'a> {
 
 struct StreamOperator {
     codecs: [KeyCodec; 2],
-    lanes: [Lane; 2],
+    lanes: [PortParts; 2],
     meeting: Meeting,
 }
 
@@ -232,7 +232,7 @@ impl StreamOperator {
     ) -> Result<Vec<PortBlock<'a>>, OperatorError> {
         self.lanes[port as usize].read(blocks, &context.slices);
         let read = |block: &'a Arc<Block>| {
-            let picked = Picked::new(block, &context.slices);
+            let picked = PickedRows::new(block, &context.slices);
             let keys = self.codecs[port as usize].read(block, &picked)?;
             let kept = match port {
                 Port::Left => picked.batch.clone(),

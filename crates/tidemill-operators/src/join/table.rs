@@ -6,7 +6,7 @@
 use super::Codecs;
 use super::pairs::{Pairs, Shape};
 use crate::keys::{KeyCodec, Keys};
-use crate::lane::{Lane, Part, Picked, TAKEN_AT_ONCE, picked_rows, row_at};
+use crate::lane::{BlockPart, PickedRows, PortParts, TAKEN_AT_ONCE, picked_rows, row_at};
 use crate::row_store::{RowCodec, RowStore, table};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -160,7 +160,7 @@ fn not_each_once() -> SavedError {
 
 impl JoinTable {
     /// Takes rows of the table. A row with a null key meets nobody and is left out.
-    fn apply(&mut self, part: Part, picked: &Picked<'_>, keys: &Keys, kept: &RecordBatch) {
+    fn apply(&mut self, part: BlockPart, picked: &PickedRows<'_>, keys: &Keys, kept: &RecordBatch) {
         let piece = self.held.add(kept);
         keys.look_ahead(&self.keys, part.rows());
         for number in part.rows() {
@@ -205,7 +205,7 @@ impl JoinTable {
 
 struct TableOperator {
     codecs: [KeyCodec; 2],
-    lanes: [Lane; 2],
+    lanes: [PortParts; 2],
     pairs: Pairs,
     /// The slots that rows meet.
     found: Vec<Option<u32>>,
@@ -225,7 +225,7 @@ impl Operator for TableOperator {
         }
         let read = |port: usize| {
             let read = |block: &Arc<Block>| {
-                let picked = Picked::new(block, &slices);
+                let picked = PickedRows::new(block, &slices);
                 let keys = self.codecs[port].read(block, &picked)?;
                 Ok((picked.batch, keys))
             };
@@ -249,7 +249,7 @@ impl TableOperator {
         for (block, (batch, keys)) in blocks.iter().zip(read) {
             let kept = self.pairs.shape().right_part(&batch)?;
             let rows = picked_rows(block, &slices);
-            inputs.push((Picked { batch, rows }, keys, kept));
+            inputs.push((PickedRows { batch, rows }, keys, kept));
         }
         for (slice, parts) in self.lanes[1].slices() {
             let table: &mut JoinTable = context.state(slice);

@@ -14,7 +14,7 @@
 //! one looks at that pane any more.
 
 use super::spans::Spans;
-use super::table::Table;
+use super::table::AggregateTable;
 use super::{Emitter, Late, Prepared, Windowed, has_rows, state_table};
 use crate::groups::BlockKeys;
 use crate::lane::TAKEN_AT_ONCE;
@@ -155,7 +155,7 @@ impl OperatorFactory for PaneFactory {
             Some(spans) => {
                 for end in panes.closing(&spans, (watermark, Micros::MAX)) {
                     let bounds = (end - spans.size, end);
-                    let mut merged = Table::new(&stage.plan);
+                    let mut merged = AggregateTable::new(&stage.plan);
                     let shown = match panes.open.get(&end).filter(|_| spans.pane == spans.size) {
                         Some(table) => table,
                         None => {
@@ -182,7 +182,7 @@ impl OperatorFactory for PaneFactory {
 
 fn show(
     showing: &mut state_table::WindowRows<'_, '_>,
-    table: &Table,
+    table: &AggregateTable,
     bounds: (i64, i64),
 ) -> Result<ControlFlow<()>, OperatorError> {
     showing.window((&table.groups, &table.cells), bounds)
@@ -390,7 +390,7 @@ impl PaneLane {
     fn put_out(
         &mut self,
         nth: usize,
-        table: &mut Table,
+        table: &mut AggregateTable,
         bounds: (i64, i64),
         output: &mut Output,
     ) -> Result<(), OperatorError> {

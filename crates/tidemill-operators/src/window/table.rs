@@ -9,25 +9,25 @@ use tidemill_state::{
 };
 
 /// Groups and accumulators of one pane of one slice.
-pub(super) struct Table {
+pub(super) struct AggregateTable {
     pub(super) groups: Groups,
     pub(super) cells: Cells,
     /// The largest time of each group's rows, where it is looked at; none for any group elsewhere.
     pub(super) latest: Vec<i64>,
     stamped: DirtyStamps,
     /// If some of its groups are not in memory: which are.
-    partly: Option<Partly>,
+    partly: Option<ResidentGroups>,
 }
 
 /// The groups that are in memory, of a table of which a checkpoint has more.
-struct Partly {
+struct ResidentGroups {
     /// By group: the number that it has in the whole table, and is saved under.
     numbers: Vec<u32>,
     /// The number of the next key that is new.
     next: u32,
 }
 
-impl Table {
+impl AggregateTable {
     pub(super) fn new(plan: &Windowed) -> Self {
         Self {
             groups: Groups::new(&plan.keys),
@@ -40,7 +40,7 @@ impl Table {
 
     /// So many groups are where a checkpoint has them, and come when they are asked for.
     pub(super) fn begin_partly(&mut self, groups: u32) {
-        self.partly = Some(Partly { numbers: Vec::new(), next: groups });
+        self.partly = Some(ResidentGroups { numbers: Vec::new(), next: groups });
     }
 
     /// Returns true if all of its groups are in memory.
@@ -152,22 +152,22 @@ impl Table {
         stamped.change_all(groups, &mut rows);
     }
 
-    fn rows(&mut self) -> (&mut DirtyStamps, Rows<'_>) {
+    fn rows(&mut self) -> (&mut DirtyStamps, TableRows<'_>) {
         let Self { groups, cells, latest, stamped, partly } = self;
         let numbers = partly.as_ref().map(|it| &it.numbers[..]);
-        (stamped, Rows { groups, cells, latest, numbers })
+        (stamped, TableRows { groups, cells, latest, numbers })
     }
 }
 
 /// The groups of a table, as a checkpoint has them.
-struct Rows<'a> {
+struct TableRows<'a> {
     groups: &'a Groups,
     cells: &'a mut Cells,
     latest: &'a [i64],
     numbers: Option<&'a [u32]>,
 }
 
-impl StampedRows for Rows<'_> {
+impl StampedRows for TableRows<'_> {
     fn rows(&self) -> usize {
         self.cells.groups()
     }
@@ -207,7 +207,7 @@ impl StampedRows for Rows<'_> {
     }
 }
 
-impl Structure for Table {
+impl Structure for AggregateTable {
     fn memory(&self) -> usize {
         let latest = self.latest.capacity() * size_of::<i64>();
         let numbers = self.partly.as_ref().map_or(0, |it| it.numbers.capacity() * size_of::<u32>());

@@ -83,7 +83,7 @@ impl Growth {
         {
             not_below_nothing(length);
         }
-        let columns = arguments.args.iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+        let columns = arguments.args.iter().map(ArgumentColumn::new).collect::<Result<Vec<_>>>()?;
         let rows = match columns.iter().all(|it| it.is_constant) {
             true => 1,
             false => arguments.number_rows,
@@ -112,7 +112,7 @@ impl Growth {
     }
 
     /// Bytes of the result of a row, about; 0 where the function has its own answer.
-    fn bytes(self, columns: &[Column], row: usize) -> u64 {
+    fn bytes(self, columns: &[ArgumentColumn], row: usize) -> u64 {
         let number = |nth: usize| columns.get(nth).and_then(|it| it.number(row));
         let count = |nth: usize| number(nth).map_or(0, |it| u64::try_from(it).unwrap_or(0));
         let element =
@@ -210,9 +210,9 @@ fn not_below_nothing(length: &mut ColumnarValue) {
 /// Memory is taken for the lengths of texts that are null, too, however long they are.
 fn not_of_nothing(
     arguments: &mut ScalarFunctionArgs,
-    text: &Column,
-    length: &Column,
-    fill: Option<&Column>,
+    text: &ArgumentColumn,
+    length: &ArgumentColumn,
+    fill: Option<&ArgumentColumn>,
 ) {
     let rows = arguments.number_rows;
     let is_null = |row: usize| text.is_null(row) || fill.is_some_and(|it| it.is_null(row));
@@ -228,7 +228,7 @@ fn not_of_nothing(
 }
 
 /// An argument: a value for each row, or one for all.
-struct Column {
+struct ArgumentColumn {
     array: ArrayRef,
     /// The values as 64-bit integers: times and intervals in microseconds, integers beyond 64 bits as the
     /// largest one. None if the argument has another type.
@@ -236,7 +236,7 @@ struct Column {
     is_constant: bool,
 }
 
-impl Column {
+impl ArgumentColumn {
     fn new(argument: &ColumnarValue) -> Result<Self> {
         let (array, is_constant) = match argument {
             ColumnarValue::Array(array) => (Arc::clone(array), false),

@@ -35,13 +35,13 @@ use std::sync::Arc;
 const REPEATED_NODES_MAX: usize = 100_000;
 
 /// Settles expressions over one schema.
-pub(crate) struct Settling<'a> {
+pub(crate) struct Coercion<'a> {
     schema: &'a DFSchema,
     context: SimplifyContext,
     simplifier: ExprSimplifier,
 }
 
-impl<'a> Settling<'a> {
+impl<'a> Coercion<'a> {
     pub(crate) fn new(schema: &'a DFSchema) -> Self {
         let context = SimplifyContext::builder()
             .with_schema(Arc::new(schema.clone()))
@@ -66,7 +66,7 @@ impl<'a> Settling<'a> {
     }
 
     /// See the module. Types are settled, and nothing of it differs from call to call.
-    pub(crate) fn settled(&self, expr: Logical) -> Result<Logical, DataFusionError> {
+    pub(crate) fn finished(&self, expr: Logical) -> Result<Logical, DataFusionError> {
         let first = self.in_form(expr)?;
         // A type may follow from a constant that was computed only now, such as the digits of
         // `round(price, 1)`, and what is beside it is cast to that, or it to what is beside it.

@@ -8,10 +8,10 @@
 
 use super::{
     Query, QueryError, Step, evaluate,
-    group::Grouped,
+    group::GroupState,
     reach::Reach,
     shaped,
-    sort::{Sorted, of_row},
+    sort::{SortState, of_row},
     truth,
 };
 use arrow_array::{RecordBatch, UInt32Array};
@@ -23,18 +23,18 @@ use std::ops::ControlFlow;
 const PIECES: usize = 8;
 
 /// The state of a step.
-enum Doing<'a> {
+enum StepState<'a> {
     Nothing,
-    Group(Grouped<'a>),
-    Sort(Sorted<'a>),
+    Group(GroupState<'a>),
+    Sort(SortState<'a>),
     /// Rows that are still to be left out, and to be taken.
     Limit(usize, usize),
 }
 
 /// A query that takes the rows of its table.
-pub struct Running<'a> {
+pub struct RunningQuery<'a> {
     query: &'a Query,
-    doing: Vec<Doing<'a>>,
+    states: Vec<StepState<'a>>,
     /// Bytes that each step holds.
     held: Vec<usize>,
     /// Bytes of pieces that wait for their turn.
@@ -46,26 +46,26 @@ pub struct Running<'a> {
     rows_max: usize,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningQuery<'a> {
     pub(super) fn new(
         query: &'a Query,
         rows_max: usize,
         bytes_max: usize,
     ) -> Result<Self, QueryError> {
-        let doing = query.steps.iter().map(|step| {
+        let states = query.steps.iter().map(|step| {
             Ok(match step {
-                Step::Filter(..) | Step::Project(..) => Doing::Nothing,
-                Step::Group(plan) => Doing::Group(Grouped::new(plan)?),
-                Step::Sort(plan) => Doing::Sort(Sorted::new(plan)?),
-                Step::Limit(skip, fetch) => Doing::Limit(*skip, fetch.unwrap_or(usize::MAX)),
+                Step::Filter(..) | Step::Project(..) => StepState::Nothing,
+                Step::Group(plan) => StepState::Group(GroupState::new(plan)?),
+                Step::Sort(plan) => StepState::Sort(SortState::new(plan)?),
+                Step::Limit(skip, fetch) => StepState::Limit(*skip, fetch.unwrap_or(usize::MAX)),
             })
         });
-        let doing = doing.collect::<Result<Vec<_>, QueryError>>()?;
-        let held = vec![0; doing.len()];
+        let states = states.collect::<Result<Vec<_>, QueryError>>()?;
+        let held = vec![0; states.len()];
         let (answer, answer_bytes) = (Vec::new(), 0);
         Ok(Self {
             query,
-            doing,
+            states,
             held,
             waiting: 0,
             bytes_max,
@@ -77,7 +77,7 @@ impl<'a> Running<'a> {
     }
 }
 
-impl Running<'_> {
+impl RunningQuery<'_> {
     /// Takes rows; says whether more can change the answer.
     ///
     /// # Errors
@@ -91,16 +91,16 @@ impl Running<'_> {
     /// # Errors
     /// As [`Self::push`].
     pub fn finish(mut self) -> Result<Vec<RecordBatch>, QueryError> {
-        for nth in 0..self.doing.len() {
-            let batch = match std::mem::replace(&mut self.doing[nth], Doing::Nothing) {
-                Doing::Group(it) => {
+        for nth in 0..self.states.len() {
+            let batch = match std::mem::replace(&mut self.states[nth], StepState::Nothing) {
+                StepState::Group(it) => {
                     // What is put out is about as large as what was held.
                     self.fits(self.held[nth])?;
                     it.finish()?
                 }
-                Doing::Sort(it) => it.finish(self.left())?,
+                StepState::Sort(it) => it.finish(self.left())?,
                 it => {
-                    self.doing[nth] = it;
+                    self.states[nth] = it;
                     continue;
                 }
             };
@@ -162,26 +162,26 @@ impl Running<'_> {
     /// One step with rows of which it makes no more than there is room for.
     fn step(&mut self, nth: usize, batch: RecordBatch) -> Result<ControlFlow<()>, QueryError> {
         let room = self.left();
-        let made = match (&self.query.steps[nth], &mut self.doing[nth]) {
+        let made = match (&self.query.steps[nth], &mut self.states[nth]) {
             (Step::Filter(expr, _), _) => filter_record_batch(&batch, &truth(expr, &batch)?)?,
             (Step::Project(exprs, schema, _), _) => {
                 let columns = exprs.iter().map(|expr| evaluate(expr, &batch));
                 let columns = columns.collect::<Result<_, _>>()?;
                 shaped(schema, columns, batch.num_rows())?
             }
-            (_, Doing::Group(it)) => {
+            (_, StepState::Group(it)) => {
                 it.take(&batch)?;
                 self.held[nth] = it.bytes();
                 self.fits(0)?;
                 return Ok(ControlFlow::Continue(()));
             }
-            (_, Doing::Sort(it)) => {
+            (_, StepState::Sort(it)) => {
                 it.take(batch, room)?;
                 self.held[nth] = it.bytes();
                 self.fits(0)?;
                 return Ok(ControlFlow::Continue(()));
             }
-            (_, Doing::Limit(skip, fetch)) => {
+            (_, StepState::Limit(skip, fetch)) => {
                 let left_out = batch.num_rows().min(*skip);
                 *skip -= left_out;
                 let taken = (batch.num_rows() - left_out).min(*fetch);
@@ -190,7 +190,9 @@ impl Running<'_> {
                 let wants = self.push_from(nth + 1, batch.slice(left_out, taken))?;
                 return Ok(if ended { ControlFlow::Break(()) } else { wants });
             }
-            (_, Doing::Nothing) => unreachable!("a step that has given what it held takes no more"),
+            (_, StepState::Nothing) => {
+                unreachable!("a step that has given what it held takes no more")
+            }
         };
         self.fits(bytes(&batch).saturating_add(bytes(&made)))?;
         drop(batch);

@@ -28,14 +28,14 @@ use indexmap::IndexSet;
 use std::sync::Arc;
 
 /// An aggregate and its `FILTER`.
-type Gathered = (Arc<AggregateFunctionExpr>, Option<Arc<dyn PhysicalExpr>>);
+type PlannedAggregate = (Arc<AggregateFunctionExpr>, Option<Arc<dyn PhysicalExpr>>);
 
 /// The keys and the aggregates of a group step.
 #[derive(Debug)]
 pub(super) struct GroupPlan {
     keys: Vec<Arc<dyn PhysicalExpr>>,
     sort_fields: Vec<SortField>,
-    aggregates: Vec<Gathered>,
+    aggregates: Vec<PlannedAggregate>,
     schema: SchemaRef,
     /// The bound of the results for the rows of a piece.
     pub(super) reach: Reach,
@@ -70,7 +70,7 @@ impl GroupPlan {
 
     fn of(
         (keys, of_keys): (Vec<Arc<dyn PhysicalExpr>>, Reach),
-        (aggregates, of_aggregates): (Vec<Gathered>, Reach),
+        (aggregates, of_aggregates): (Vec<PlannedAggregate>, Reach),
         schema: SchemaRef,
     ) -> Result<Self, ExprError> {
         let fields = schema.fields().iter().take(keys.len());
@@ -84,7 +84,7 @@ impl GroupPlan {
 }
 
 /// Compiles an aggregate and its `FILTER`, and returns the bound of their arguments.
-fn aggregate(expr: &Logical, input: &DFSchema) -> Result<(Gathered, Reach), ExprError> {
+fn aggregate(expr: &Logical, input: &DFSchema) -> Result<(PlannedAggregate, Reach), ExprError> {
     let call = match expr {
         Logical::Alias(Alias { expr, .. }) => expr,
         other => other,
@@ -148,24 +148,24 @@ fn judge(name: &str, args: &[Logical]) -> Result<(), ExprError> {
 
 /// The accumulators. A query without keys has accumulators of its own kind: only those know that they have
 /// seen no row.
-enum Gathering {
+enum Accumulators {
     One(Vec<Box<dyn Accumulator>>),
     Groups(Vec<Box<dyn GroupsAccumulator>>),
 }
 
 /// The groups so far.
-pub(super) struct Grouped<'a> {
+pub(super) struct GroupState<'a> {
     plan: &'a GroupPlan,
     converter: RowConverter,
     /// Keys as bytes, by number of the group.
     keys: IndexSet<Box<[u8]>, FixedState>,
     key_bytes: usize,
-    gathering: Gathering,
+    groups: Accumulators,
 }
 
-impl<'a> Grouped<'a> {
+impl<'a> GroupState<'a> {
     pub(super) fn new(plan: &'a GroupPlan) -> Result<Self, QueryError> {
-        let of_groups = |(it, _): &Gathered| {
+        let of_groups = |(it, _): &PlannedAggregate| {
             if it.groups_accumulator_supported() {
                 return it.create_groups_accumulator();
             }
@@ -174,21 +174,21 @@ impl<'a> Grouped<'a> {
             Ok(Box::new(each) as Box<dyn GroupsAccumulator>)
         };
         let all = plan.aggregates.iter();
-        let gathering = if plan.keys.is_empty() {
+        let groups = if plan.keys.is_empty() {
             let of_all = all.map(|(it, _)| it.create_accumulator());
-            Gathering::One(of_all.collect::<Result<_, _>>()?)
+            Accumulators::One(of_all.collect::<Result<_, _>>()?)
         } else {
-            Gathering::Groups(all.map(of_groups).collect::<Result<_, _>>()?)
+            Accumulators::Groups(all.map(of_groups).collect::<Result<_, _>>()?)
         };
         let converter = RowConverter::new(plan.sort_fields.clone())?;
-        Ok(Self { plan, converter, keys: IndexSet::default(), key_bytes: 0, gathering })
+        Ok(Self { plan, converter, keys: IndexSet::default(), key_bytes: 0, groups })
     }
 
     /// Bytes that are held.
     pub(super) fn bytes(&self) -> usize {
-        let accumulators: usize = match &self.gathering {
-            Gathering::One(all) => all.iter().map(|it| it.size()).sum(),
-            Gathering::Groups(all) => all.iter().map(|it| it.size()).sum(),
+        let accumulators: usize = match &self.groups {
+            Accumulators::One(all) => all.iter().map(|it| it.size()).sum(),
+            Accumulators::Groups(all) => all.iter().map(|it| it.size()).sum(),
         };
         // A key has its place in the set and in its order.
         accumulators + self.key_bytes + self.keys.len() * 48
@@ -204,9 +204,9 @@ impl<'a> Grouped<'a> {
             let values = aggregate.expressions();
             let values = values.iter().map(|expr| evaluate(expr, kept.as_ref().unwrap_or(batch)));
             let values = values.collect::<Result<Vec<_>, _>>()?;
-            match &mut self.gathering {
-                Gathering::One(all) => all[nth].update_batch(&values)?,
-                Gathering::Groups(all) => {
+            match &mut self.groups {
+                Accumulators::One(all) => all[nth].update_batch(&values)?,
+                Accumulators::Groups(all) => {
                     let kept = wanted.as_ref().map(|it| kept_groups(&groups, it));
                     let groups = kept.as_ref().unwrap_or(&groups);
                     all[nth].update_batch(&values, groups, None, count)?;
@@ -241,13 +241,13 @@ impl<'a> Grouped<'a> {
 
     /// All groups; without keys, one row even over nothing.
     pub(super) fn finish(self) -> Result<Option<RecordBatch>, QueryError> {
-        let (count, columns) = match self.gathering {
-            Gathering::One(all) => {
+        let (count, columns) = match self.groups {
+            Accumulators::One(all) => {
                 let column = |mut it: Box<dyn Accumulator>| it.evaluate()?.to_array();
                 (1, all.into_iter().map(column).collect::<Result<Vec<_>, _>>()?)
             }
-            Gathering::Groups(_) if self.keys.is_empty() => return Ok(None),
-            Gathering::Groups(all) => {
+            Accumulators::Groups(_) if self.keys.is_empty() => return Ok(None),
+            Accumulators::Groups(all) => {
                 let parser = self.converter.parser();
                 let keys = self.keys.iter().map(|key| parser.parse(key));
                 let mut columns: Vec<ArrayRef> = self.converter.convert_rows(keys)?;

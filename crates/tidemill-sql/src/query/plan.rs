@@ -13,7 +13,7 @@ use crate::{
     catalogue::registry,
     error::{ExprError, plan_error},
     evaluate,
-    passes::{coercion::Settling, intervals, microseconds, probe, subsecond},
+    passes::{coercion::Coercion, intervals, microseconds, probe, subsecond},
     resolve::refuse_unfit,
 };
 use arrow_schema::{DataType, Schema, SchemaRef};
@@ -245,8 +245,8 @@ pub(super) fn schema_of(schema: &DFSchema) -> SchemaRef {
 /// The expression with coerced types and evaluated constants, and the bound of its results.
 pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach), ExprError> {
     refuse_unfit(&expr)?;
-    let settling = Settling::new(schema);
-    let expr = settling
+    let coercion = Coercion::new(schema);
+    let expr = coercion
         .typed(expr)
         .and_then(|it| subsecond::without_digits(it, schema))
         .and_then(|it| microseconds::in_microseconds(it, schema))
@@ -256,7 +256,7 @@ pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach
     evaluate::physical::refuse_constants(&expr)?;
     // These numbers are small, and their function has no name that could be judged.
     let simple = intervals::compared(expr, schema)
-        .and_then(|it| settling.settled(it))
+        .and_then(|it| coercion.finished(it))
         .map_err(|error| placed(&error))?;
     probe::refuse_wrong_constants(&simple, schema)?;
     Ok((simple, reach))

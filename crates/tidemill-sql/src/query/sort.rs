@@ -50,7 +50,7 @@ impl SortPlan {
 }
 
 /// The rows so far.
-pub(super) struct Sorted<'a> {
+pub(super) struct SortState<'a> {
     plan: &'a SortPlan,
     converter: RowConverter,
     held: Vec<RecordBatch>,
@@ -59,7 +59,7 @@ pub(super) struct Sorted<'a> {
     rows: usize,
 }
 
-impl<'a> Sorted<'a> {
+impl<'a> SortState<'a> {
     pub(super) fn new(plan: &'a SortPlan) -> Result<Self, QueryError> {
         let fields = plan.by.iter().map(|(_, field)| field.clone()).collect();
         let converter = RowConverter::new(fields)?;

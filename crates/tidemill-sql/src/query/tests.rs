@@ -5,7 +5,7 @@ mod bounds;
 mod operands;
 mod times;
 
-use super::{Query, QueryError, Running};
+use super::{Query, QueryError, RunningQuery};
 use arrow_array::{
     ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array, cast::AsArray,
     types::Int64Type,
@@ -52,7 +52,10 @@ fn ask_of(sql: &str, batches: Vec<RecordBatch>) -> Result<Vec<String>, QueryErro
 }
 
 /// The lines of an answer to rows.
-fn lines(mut running: Running<'_>, batches: Vec<RecordBatch>) -> Result<Vec<String>, QueryError> {
+fn lines(
+    mut running: RunningQuery<'_>,
+    batches: Vec<RecordBatch>,
+) -> Result<Vec<String>, QueryError> {
     let schema = running.schema();
     for batch in batches {
         if running.push(batch)?.is_break() {

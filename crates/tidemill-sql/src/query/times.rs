@@ -3,7 +3,7 @@
 //!
 //! The pass changes types, and with them the columns of all later steps.
 
-use crate::passes::{coercion::Settling, in_kept_units, microseconds};
+use crate::passes::{coercion::Coercion, in_kept_units, microseconds};
 use datafusion_common::{
     DFSchema, Result as Planned,
     tree_node::{Transformed, TransformedResult, TreeNode},
@@ -27,9 +27,9 @@ pub(super) fn with_types(plan: LogicalPlan) -> Planned<LogicalPlan> {
 /// by a part of a day as times.
 pub(super) fn in_microseconds(plan: LogicalPlan) -> Planned<LogicalPlan> {
     changed(plan, &|expr, schema| {
-        let settling = Settling::new(schema);
-        let typed = settling.typed(expr.clone())?;
-        let made = in_kept_units(typed.clone(), &settling, schema)?;
+        let coercion = Coercion::new(schema);
+        let typed = coercion.typed(expr.clone())?;
+        let made = in_kept_units(typed.clone(), &coercion, schema)?;
         // Names of columns follow from what is written, so nothing else is changed.
         Ok(if made == typed { expr } else { made })
     })

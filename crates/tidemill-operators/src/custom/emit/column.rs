@@ -5,7 +5,7 @@
 //! Invariant: a column holds the very values that were written; one that its type cannot tell is
 //! refused when it comes.
 
-use super::{ROWS_MAX, Value};
+use super::{EmitValue, ROWS_MAX};
 use arrow_array::{ArrayRef, builder};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, TimeUnit};
@@ -101,32 +101,38 @@ impl Builder {
         }
     }
 
-    pub(super) fn append(&mut self, value: Value<'_>, field: &Field) -> Result<(), OperatorError> {
+    pub(super) fn append(
+        &mut self,
+        value: EmitValue<'_>,
+        field: &Field,
+    ) -> Result<(), OperatorError> {
         let is_long = |length: &Option<i32>, value: &[u8]| {
             length.is_none_or(|length| usize::try_from(length).is_ok_and(|it| it == value.len()))
         };
         match (&mut *self, value) {
-            (_, Value::Null) if field.is_nullable() => self.append_null(),
-            (Self::Bool(to), Value::Bool(value)) => to.append_value(value),
-            (Self::Whole(to, bounds), Value::I64(value)) if bounds.contains(&value) => {
+            (_, EmitValue::Null) if field.is_nullable() => self.append_null(),
+            (Self::Bool(to), EmitValue::Bool(value)) => to.append_value(value),
+            (Self::Whole(to, bounds), EmitValue::I64(value)) if bounds.contains(&value) => {
                 to.append_value(value);
             }
-            (Self::Whole(to, bounds), Value::U64(value)) => match i64::try_from(value) {
+            (Self::Whole(to, bounds), EmitValue::U64(value)) => match i64::try_from(value) {
                 Ok(value) if bounds.contains(&value) => to.append_value(value),
-                _ => return Err(misfit(Value::U64(value), field)),
+                _ => return Err(misfit(EmitValue::U64(value), field)),
             },
-            (Self::U64(to), Value::U64(value)) => to.append_value(value),
-            (Self::U64(to), Value::I64(value)) if value >= 0 => to.append_value(value as u64),
-            (Self::F32(to), Value::F64(value)) => to.append_value(value as f32),
-            (Self::F64(to), Value::F64(value)) => to.append_value(value),
-            (Self::Str(to), Value::Str(value)) => to.append_value(value),
-            (Self::Bytes(to, length), Value::Bytes(value)) if is_long(length, value) => {
+            (Self::U64(to), EmitValue::U64(value)) => to.append_value(value),
+            (Self::U64(to), EmitValue::I64(value)) if value >= 0 => to.append_value(value as u64),
+            (Self::F32(to), EmitValue::F64(value)) => to.append_value(value as f32),
+            (Self::F64(to), EmitValue::F64(value)) => to.append_value(value),
+            (Self::Str(to), EmitValue::Str(value)) => to.append_value(value),
+            (Self::Bytes(to, length), EmitValue::Bytes(value)) if is_long(length, value) => {
                 to.append_value(value);
             }
-            (Self::Bytes(to, length), Value::Str(value)) if is_long(length, value.as_bytes()) => {
+            (Self::Bytes(to, length), EmitValue::Str(value))
+                if is_long(length, value.as_bytes()) =>
+            {
                 to.append_value(value);
             }
-            (Self::Time(to, scale), Value::Time(value)) if scale.tells(value.0) => {
+            (Self::Time(to, scale), EmitValue::Time(value)) if scale.tells(value.0) => {
                 to.append_value(value.0);
             }
             _ => return Err(misfit(value, field)),
@@ -172,25 +178,27 @@ impl Builder {
     }
 }
 
-fn misfit(value: Value<'_>, field: &Field) -> OperatorError {
+fn misfit(value: EmitValue<'_>, field: &Field) -> OperatorError {
     let (name, data_type) = (field.name(), field.data_type());
     OperatorError::new(match (Builder::new(data_type), value) {
         (Builder::Other(_), _) => format!(
             "the column `{name}` of type {data_type} cannot be written row by row: write it with \
              `emit.batch`"
         ),
-        (_, Value::Null) => format!("null was written to the column `{name}`, which has no nulls"),
-        (_, Value::I64(value)) => {
+        (_, EmitValue::Null) => {
+            format!("null was written to the column `{name}`, which has no nulls")
+        }
+        (_, EmitValue::I64(value)) => {
             format!("{value} was written to the column `{name}` of type {data_type}")
         }
-        (Builder::Whole(..), Value::U64(value)) => {
+        (Builder::Whole(..), EmitValue::U64(value)) => {
             format!("{value} was written to the column `{name}` of type {data_type}")
         }
-        (Builder::Bytes(_, Some(_)), Value::Bytes(value)) => {
+        (Builder::Bytes(_, Some(_)), EmitValue::Bytes(value)) => {
             let count = value.len();
             format!("{count} bytes were written to the column `{name}` of type {data_type}")
         }
-        (Builder::Time(..), Value::Time(_)) => format!(
+        (Builder::Time(..), EmitValue::Time(_)) => format!(
             "a moment that its type cannot tell was written to the column `{name}` of type \
              {data_type}"
         ),

@@ -69,7 +69,7 @@ fn a_null_is_written_to_a_column_of_any_type() {
 }
 
 /// What is written to one column of this type, and what it then holds, as text.
-fn written(kind: DataType, values: &[Value<'_>]) -> Result<Vec<String>, String> {
+fn written(kind: DataType, values: &[EmitValue<'_>]) -> Result<Vec<String>, String> {
     let mut emit = emit(vec![Field::new("c", kind.clone(), true)]);
     for value in values {
         emit.row(|row| {
@@ -89,15 +89,15 @@ fn written(kind: DataType, values: &[Value<'_>]) -> Result<Vec<String>, String> 
 
 #[test]
 fn a_row_is_written_to_columns_of_every_plain_type() {
-    let of = |kind: &DataType, values: &[Value<'_>], wanted: &[&str]| {
-        let values = [values, &[Value::Null][..]].concat();
+    let of = |kind: &DataType, values: &[EmitValue<'_>], wanted: &[&str]| {
+        let values = [values, &[EmitValue::Null][..]].concat();
         assert_eq!(
             written(kind.clone(), &values).unwrap(),
             [wanted, &["null"][..]].concat(),
             "{kind}"
         );
     };
-    let refused = |kind: DataType, value: Value<'_>| {
+    let refused = |kind: DataType, value: EmitValue<'_>| {
         let error = written(kind.clone(), &[value]).unwrap_err();
         assert!(error.ends_with(&format!(" written to the column `c` of type {kind}")), "{error}");
         error
@@ -110,30 +110,38 @@ fn a_row_is_written_to_columns_of_every_plain_type() {
         (DataType::UInt16, 0, 65_535),
         (DataType::UInt32, 0, i64::from(u32::MAX)),
     ] {
-        let values = [Value::I64(least), Value::U64(most as u64)];
+        let values = [EmitValue::I64(least), EmitValue::U64(most as u64)];
         of(&kind, &values, &[&least.to_string(), &most.to_string()]);
-        assert!(refused(kind.clone(), Value::I64(least - 1)).starts_with(&(least - 1).to_string()));
-        assert!(refused(kind, Value::U64(most as u64 + 1)).starts_with(&(most + 1).to_string()));
+        assert!(
+            refused(kind.clone(), EmitValue::I64(least - 1)).starts_with(&(least - 1).to_string())
+        );
+        assert!(
+            refused(kind, EmitValue::U64(most as u64 + 1)).starts_with(&(most + 1).to_string())
+        );
     }
-    of(&DataType::Float16, &[Value::F64(0.5)], &["0.5"]);
+    of(&DataType::Float16, &[EmitValue::F64(0.5)], &["0.5"]);
     let key = |kind| DataType::Dictionary(Box::new(kind), Box::new(DataType::Utf8));
     let text = [DataType::LargeUtf8, DataType::Utf8View, key(DataType::Int16)];
     for kind in &text {
-        of(kind, &[Value::Str("tide"), Value::Str(""), Value::Str("tide")], &["tide", "", "tide"]);
-        refused(kind.clone(), Value::I64(1));
+        of(
+            kind,
+            &[EmitValue::Str("tide"), EmitValue::Str(""), EmitValue::Str("tide")],
+            &["tide", "", "tide"],
+        );
+        refused(kind.clone(), EmitValue::I64(1));
     }
     for kind in [DataType::LargeBinary, DataType::BinaryView] {
-        of(&kind, &[Value::Bytes(b"ab"), Value::Str("c")], &["6162", "63"]);
+        of(&kind, &[EmitValue::Bytes(b"ab"), EmitValue::Str("c")], &["6162", "63"]);
     }
-    of(&DataType::FixedSizeBinary(2), &[Value::Bytes(b"ab")], &["6162"]);
-    assert!(refused(DataType::FixedSizeBinary(2), Value::Bytes(b"abc")).starts_with("3 bytes"));
+    of(&DataType::FixedSizeBinary(2), &[EmitValue::Bytes(b"ab")], &["6162"]);
+    assert!(refused(DataType::FixedSizeBinary(2), EmitValue::Bytes(b"abc")).starts_with("3 bytes"));
     let noon = 43_200_000_000;
-    let time = |micros| Value::Time(Micros(micros));
+    let time = |micros| EmitValue::Time(Micros(micros));
     for kind in [DataType::Date32, DataType::Date64] {
         let shown = written(kind.clone(), &[time(-2 * noon), time(0)]).unwrap();
         assert!(shown[0].starts_with("1969-12-31") && shown[1].starts_with("1970-01-01"));
         refused(kind.clone(), time(noon));
-        refused(kind, Value::I64(1));
+        refused(kind, EmitValue::I64(1));
     }
     for (unit, most) in
         [(TimeUnit::Second, 6), (TimeUnit::Millisecond, 3), (TimeUnit::Nanosecond, 0)]
@@ -155,7 +163,7 @@ fn a_row_is_written_to_columns_of_every_plain_type() {
         [DataType::Decimal128(10, 2), DataType::Time32(TimeUnit::Second), key(DataType::Int8)]
     {
         assert_eq!(
-            written(kind.clone(), &[Value::I64(1)]).unwrap_err(),
+            written(kind.clone(), &[EmitValue::I64(1)]).unwrap_err(),
             format!(
                 "the column `c` of type {kind} cannot be written row by row: write it with `emit.batch`"
             )

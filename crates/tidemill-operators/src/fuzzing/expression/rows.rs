@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use std::sync::Arc;
 
 /// A column that expressions name.
-pub(super) struct Column {
+pub(super) struct TestColumn {
     /// See [`super::forms`].
     pub(super) kind: char,
     pub(super) name: &'static str,
@@ -16,8 +16,8 @@ pub(super) struct Column {
     values: &'static [&'static str],
 }
 
-const fn column(kind: char, name: &'static str, values: &'static [&'static str]) -> Column {
-    Column { kind, name, values }
+const fn column(kind: char, name: &'static str, values: &'static [&'static str]) -> TestColumn {
+    TestColumn { kind, name, values }
 }
 
 /// Seconds of 2024-02-29, of 9999-12-31, 0001-01-01, and of moments around 1970.
@@ -35,7 +35,7 @@ const MICROS: &[&str] = &[
 ];
 
 /// All of them.
-pub(super) static COLUMNS: [Column; 21] = [
+pub(super) static COLUMNS: [TestColumn; 21] = [
     column('b', "flag", &["true", "false", "-"]),
     column('i', "i64", &["0", "1", "-1", "9223372036854775807", "-9223372036854775808", "-", "5"]),
     column('i', "i32", &["0", "3", "-", "2147483647", "-2147483648"]),
@@ -106,7 +106,7 @@ fn data_type(name: &str) -> DataType {
 }
 
 /// The value of a column in a row of a table: `None` is null.
-pub(super) fn value(column: &Column, table: u8, row: usize) -> Option<&'static str> {
+pub(super) fn value(column: &TestColumn, table: u8, row: usize) -> Option<&'static str> {
     // Any order does in which each value meets each other one.
     let mix = (usize::from(table) + 1) * 7919 + row * 104_729;
     let mix = mix ^ column.name.bytes().fold(0, |all, it| all * 31 + usize::from(it));
@@ -122,7 +122,7 @@ fn parts(value: &str) -> Vec<Option<&str>> {
 }
 
 /// A column of these values. Lists and objects that are null hold something, as files may have it.
-fn array(column: &Column, values: &[Option<&'static str>]) -> ArrayRef {
+fn array(column: &TestColumn, values: &[Option<&'static str>]) -> ArrayRef {
     let nulls: NullBuffer = values.iter().map(Option::is_some).collect();
     let texts = |texts: Vec<Option<&str>>| Arc::new(StringArray::from(texts)) as ArrayRef;
     let as_type = |it: ArrayRef, to: &DataType| cast(&it, to).expect("values of the type");
@@ -167,7 +167,7 @@ pub(super) fn rows(table: u8, rows: std::ops::Range<usize>) -> RecordBatch {
 }
 
 /// A value of a column as a constant of its type, if that can be said in SQL.
-pub(super) fn constant(column: &Column, value: Option<&str>) -> Option<String> {
+pub(super) fn constant(column: &TestColumn, value: Option<&str>) -> Option<String> {
     let quoted = |it: &str| format!("'{}'", it.replace('\'', "''"));
     let part = |it: Option<&str>| it.map_or("null".to_owned(), quoted);
     let all = |it: &str| parts(it).into_iter().map(part).collect::<Vec<_>>().join(", ");

@@ -1,7 +1,7 @@
 //! The panes that a slice holds.
 
 use crate::groups::Groups;
-use crate::window::{Prepared, Windowed, spans::Spans, table::Table};
+use crate::window::{Prepared, Windowed, spans::Spans, table::AggregateTable};
 use std::{
     any::Any,
     collections::{BTreeMap, BTreeSet},
@@ -19,14 +19,14 @@ const SPARE_MAX: usize = 4;
 /// Panes of one slice, by end.
 pub(super) struct Panes {
     plan: Arc<Windowed>,
-    pub(super) open: BTreeMap<i64, Table>,
-    spare: Vec<Table>,
+    pub(super) open: BTreeMap<i64, AggregateTable>,
+    spare: Vec<AggregateTable>,
     /// Changes are noted, for checkpoints.
     is_tracked: bool,
     /// Panes that went since the last checkpoint began.
     gone: Vec<i64>,
     /// The pane that is taken back now.
-    restored: Option<(i64, Table)>,
+    restored: Option<(i64, AggregateTable)>,
     /// Groups that are still to be taken back, about.
     expected: usize,
     /// Panes that had gone when the checkpoint under way began, and the contents of those that went since.
@@ -63,7 +63,7 @@ impl Panes {
     }
 
     /// The pane that ends there, opened if it was not.
-    pub(super) fn table(&mut self, pane_end: i64) -> &mut Table {
+    pub(super) fn table(&mut self, pane_end: i64) -> &mut AggregateTable {
         let (spare, plan, is_tracked) = (&mut self.spare, &self.plan, self.is_tracked);
         self.open.entry(pane_end).or_insert_with(|| opened(spare, plan, is_tracked))
     }
@@ -74,7 +74,7 @@ impl Panes {
         pane_end: i64,
         (block, prepared): (&Block, &Prepared),
         rows: &[u32],
-    ) -> &mut Table {
+    ) -> &mut AggregateTable {
         if self.by_key.is_some() {
             self.bring(pane_end, (block, prepared), rows);
         }
@@ -93,7 +93,7 @@ impl Panes {
         let (keys, hashes) = (&prepared.keys, prepared.hashes(block));
         rows.for_each(|row| {
             let end = pane_end(row);
-            let is_here = |table: &Table| table.groups.find(keys, hashes, row).is_some();
+            let is_here = |table: &AggregateTable| table.groups.find(keys, hashes, row).is_some();
             if panes.contains_key(&end) && !open.get(&end).is_some_and(is_here) {
                 wanted.entry(end).or_default().insert(keys.saved_hash(hashes, row));
             }
@@ -135,7 +135,7 @@ impl Panes {
     }
 
     /// A pane is not open any more.
-    pub(super) fn let_go(&mut self, pane_end: i64, mut table: Table) {
+    pub(super) fn let_go(&mut self, pane_end: i64, mut table: AggregateTable) {
         debug_assert!(table.is_whole(), "all of a pane is in memory when it closes");
         if self.is_tracked {
             let key = pane_key(pane_end);
@@ -153,8 +153,8 @@ impl Panes {
     }
 
     /// An empty table.
-    pub(super) fn spare(&mut self) -> Table {
-        self.spare.pop().unwrap_or_else(|| Table::new(&self.plan))
+    pub(super) fn spare(&mut self) -> AggregateTable {
+        self.spare.pop().unwrap_or_else(|| AggregateTable::new(&self.plan))
     }
 
     /// The ends of the windows that close between two watermarks and have rows.
@@ -167,7 +167,7 @@ impl Panes {
     }
 
     /// A table is not needed any more.
-    pub(super) fn give_back(&mut self, mut table: Table) {
+    pub(super) fn give_back(&mut self, mut table: AggregateTable) {
         if self.spare.len() < SPARE_MAX {
             table.reset();
             self.spare.push(table);
@@ -176,8 +176,8 @@ impl Panes {
 }
 
 /// An empty table for a pane.
-fn opened(spare: &mut Vec<Table>, plan: &Windowed, is_tracked: bool) -> Table {
-    let mut table = spare.pop().unwrap_or_else(|| Table::new(plan));
+fn opened(spare: &mut Vec<AggregateTable>, plan: &Windowed, is_tracked: bool) -> AggregateTable {
+    let mut table = spare.pop().unwrap_or_else(|| AggregateTable::new(plan));
     if is_tracked {
         table.track();
     }
@@ -226,7 +226,8 @@ impl State for Panes {
 
 impl Structure for Panes {
     fn memory(&self) -> usize {
-        let tables = self.open.values().chain(&self.spare).map(Table::memory).sum::<usize>();
+        let tables =
+            self.open.values().chain(&self.spare).map(AggregateTable::memory).sum::<usize>();
         tables + self.frozen.memory() + self.gone.capacity() * size_of::<i64>()
     }
 
@@ -236,7 +237,7 @@ impl Structure for Panes {
 
     fn freeze(&mut self) {
         self.clear_gone();
-        self.open.values_mut().for_each(Table::freeze);
+        self.open.values_mut().for_each(AggregateTable::freeze);
     }
 
     fn changed(&self) -> Option<ChangeCount> {
@@ -248,7 +249,7 @@ impl Structure for Panes {
 
     fn freeze_all(&mut self) {
         self.clear_gone();
-        self.open.values_mut().for_each(Table::freeze_all);
+        self.open.values_mut().for_each(AggregateTable::freeze_all);
     }
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
