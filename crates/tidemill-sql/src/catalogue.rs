@@ -43,11 +43,11 @@ pub(crate) struct FunctionRow {
     /// The bound of results in a query; a query cannot call a function without one.
     pub(crate) reach: Option<ResultReach>,
     pub(crate) body: Body,
-    /// The argument that is a time in the unit in which it is kept. DataFusion takes some in nanoseconds,
-    /// which know the years 1677 to 2262.
+    /// The argument that is a time and keeps its own unit. DataFusion converts some to nanoseconds, which
+    /// cover the years 1677 to 2262.
     pub(crate) time: Option<usize>,
     pub(crate) types: TypeRule,
-    /// The argument in whose place a value is put to check the constants beside it.
+    /// The argument that the check of constants replaces with a default value.
     pub(crate) probe: Option<usize>,
     /// The number of times that planning copies the arguments into the rewritten expression.
     pub(crate) copies: u64,
@@ -62,10 +62,10 @@ pub(crate) struct FunctionRow {
 pub(crate) enum Body {
     /// DataFusion's own code, as it is.
     Own,
-    /// An argument that is null makes the result null, whichever rows share the batch. The two zeros of
-    /// floats are one.
+    /// A null argument makes the result null, independent of the other rows of the batch. 0.0 and -0.0 are
+    /// equal.
     Strict,
-    /// The two zeros of floats are one, in lists too.
+    /// 0.0 and -0.0 are equal, in lists too.
     OneZero,
     /// The same, and the result is the first argument or null.
     FirstOrNull,
@@ -85,16 +85,16 @@ pub(crate) enum Body {
     Sum,
     /// Fields of an object that is null are null.
     Fields,
-    /// Constants become columns beside columns: DataFusion reads only the first row of the others. Times
-    /// stay in their unit.
+    /// Next to a column, constants become columns too: DataFusion would read only the first row of the
+    /// columns. Times keep their unit.
     Format,
-    /// `date_trunc` of any year. The time is always a column: DataFusion treats constants otherwise.
+    /// `date_trunc` of any year. The time is always a column: DataFusion treats constants differently.
     Truncate,
     /// `date_bin` of any year.
     Bin,
 }
 
-/// The type that arguments take together.
+/// The rule for the common type of the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TypeRule {
     /// DataFusion's own rule.

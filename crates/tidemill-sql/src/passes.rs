@@ -18,7 +18,7 @@ mod operands;
 pub(crate) mod probe;
 pub(crate) mod subsecond;
 
-/// Most levels of choices among times within each other that become microseconds.
+/// Most nested levels of choices among times that are converted to microseconds.
 const CHOICES_MAX: usize = 8;
 
 /// Runs all passes over an expression of a job, and makes the physical expression.

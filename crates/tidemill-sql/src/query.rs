@@ -42,16 +42,16 @@ use reach::Reach;
 use sort::SortPlan;
 use std::sync::Arc;
 
-/// Bytes that a query may hold, its answer counted.
+/// Memory of a query in bytes, its answer included.
 const HELD_BYTES_MAX: usize = 256 << 20;
 
 /// Values that a column's type cannot hold are errors, not nulls.
 const MUST_FIT: CastOptions<'_> = CastOptions { safe: false, format_options: FormatOptions::new() };
 
-/// Why a query has no answer.
+/// The error of a query.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The SQL is none, or does not fit the tables; with its place.
+    /// The SQL is invalid or does not fit the tables; with its place.
     #[error("line {}, column {}: {}", .0.line, .0.column, .0.message)]
     Sql(#[from] ExprError),
     /// A row has values for which there is no result.
@@ -83,12 +83,12 @@ impl From<ArrowError> for QueryError {
 /// One step of a plan.
 #[derive(Debug)]
 enum Step {
-    /// Keeps the rows of which this is true.
+    /// Keeps the rows for which the condition is true.
     Filter(Arc<dyn PhysicalExpr>, Reach),
     Project(Vec<Arc<dyn PhysicalExpr>>, SchemaRef, Reach),
     Group(GroupPlan),
     Sort(SortPlan),
-    /// Leaves out some rows, then takes some.
+    /// Skips rows (`OFFSET`), then takes rows (`LIMIT`; none for all).
     Limit(usize, Option<usize>),
 }
 
@@ -122,19 +122,19 @@ impl Query {
         plan::compile(sql, tables)
     }
 
-    /// The table that it reads.
+    /// The index of the table that the query reads.
     #[must_use]
     pub fn table(&self) -> usize {
         self.table
     }
 
-    /// The columns of its answer.
+    /// The columns of the answer.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// Begins to run it; its answer may have `rows_max` rows.
+    /// Starts the query. An answer of more than `rows_max` rows is an error.
     ///
     /// # Errors
     /// An aggregate cannot be made.
@@ -142,7 +142,7 @@ impl Query {
         self.run_within(rows_max, HELD_BYTES_MAX)
     }
 
-    /// Begins to run it with so many bytes.
+    /// Starts the query with `bytes_max` bytes of memory.
     fn run_within(
         &self,
         rows_max: usize,
@@ -156,14 +156,14 @@ fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRe
     Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
 }
 
-/// The rows of which a condition is true.
+/// The rows for which a condition is true.
 fn truth(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray, QueryError> {
     let array = evaluate(expr, batch)?;
     let truth = array.as_boolean_opt().cloned();
     truth.ok_or_else(|| QueryError::Value("the condition is neither true nor false".to_owned()))
 }
 
-/// Columns as a schema says. A sum that was gathered in a wider type must fit.
+/// Casts columns to the types of a schema. A sum that was computed in a wider type must fit.
 fn shaped(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,

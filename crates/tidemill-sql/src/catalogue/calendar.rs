@@ -1,8 +1,8 @@
-//! Times that are cut to a unit or put into bins, `date_trunc` and `date_bin`, of all years.
+//! `date_trunc` and `date_bin` for all years.
 //!
-//! DataFusion does both in nanoseconds, which know the years 1677 to 2262: of other times it has no
-//! value, or null. They are cut 400 years earlier or later, as the calendar is the same again after
-//! that, days of the week too; and put into bins with more bits.
+//! DataFusion computes both in nanoseconds, whose range is the years 1677 to 2262; other times fail or
+//! become null. Here `date_trunc` shifts such a time by a multiple of 400 years, after which the calendar
+//! repeats, days of the week included. `date_bin` computes with 128 bits.
 
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Int64Array, TimestampMicrosecondArray,
@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 const DAY_US: i64 = 86_400_000_000;
 const DAY_NS: i128 = 86_400_000_000_000;
-/// After so long the calendar is the same.
+/// The period of the calendar.
 const CYCLE_US: i64 = 146_097 * DAY_US;
-/// The beginning of 1800: from here on nanoseconds know more than 400 years.
+/// The beginning of 1800. The 400 years from here on fit into nanoseconds.
 const FROM_US: i64 = -62_091 * DAY_US;
-/// Those for which nanoseconds have room, with that of a year before them.
+/// The times whose year begins within the range of nanoseconds.
 const NEAR_US: std::ops::RangeInclusive<i64> = i64::MIN / 1_000 + 366 * DAY_US..=i64::MAX / 1_000;
 
-/// A column of times, and their unit; none if it is of something else.
+/// A column of times, and their unit. None if the argument is not a column of times.
 fn times(of: Option<&ColumnarValue>) -> Option<(ArrayRef, TimeUnit)> {
     let Some(ColumnarValue::Array(array)) = of else { return None };
     match array.data_type() {
@@ -144,7 +144,7 @@ pub(super) fn binned(function: &ScalarUDF, arguments: ScalarFunctionArgs) -> Res
     Ok(ColumnarValue::Array(cast(&all, &data_type)?))
 }
 
-/// The beginning of the bin of a time, in nanoseconds; none if there is none.
+/// The beginning of a time's bin, in nanoseconds. None on overflow, or if the stride is not positive.
 fn bin(time: i128, stride: &Stride, origin: i128) -> Option<i128> {
     let apart = time.checked_sub(origin)?;
     match stride {
@@ -168,7 +168,7 @@ fn bin(time: i128, stride: &Stride, origin: i128) -> Option<i128> {
     }
 }
 
-/// The month that a time is in, counted from the year 0, and its day there, from 1.
+/// The month of a time, counted from the year 0, and its day in the month, from 1.
 fn month_of(time: i128) -> Option<(i64, i64)> {
     let days = i64::try_from(time.div_euclid(DAY_NS)).ok()?;
     // A month has 30 days and a half, about: it is this one, or one beside it.

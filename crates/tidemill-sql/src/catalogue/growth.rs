@@ -25,7 +25,7 @@ use std::sync::{Arc, LazyLock};
 const ROW_BYTES_MAX: u64 = 1 << 20;
 /// Largest result of all rows that are evaluated at once.
 const ROWS_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of an element of a list that is no text, about.
+/// Approximate bytes of a list element other than text.
 const ELEMENT_BYTES: u64 = 16;
 /// A group of the pattern as a replacement text names it, in POSIX syntax.
 static GROUP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\(\d+)").expect("a pattern"));
@@ -72,7 +72,7 @@ pub(crate) enum ResultReach {
 }
 
 impl Growth {
-    /// Arguments of which no result is too large.
+    /// The arguments, after the check that no result is too large.
     pub(super) fn checked(
         self,
         name: &str,
@@ -111,7 +111,7 @@ impl Growth {
         Ok(arguments)
     }
 
-    /// Bytes of the result of a row, about; 0 where the function has its own answer.
+    /// Approximate bytes of a row's result; 0 if the function itself refuses the arguments.
     fn bytes(self, columns: &[ArgumentColumn], row: usize) -> u64 {
         let number = |nth: usize| columns.get(nth).and_then(|it| it.number(row));
         let count = |nth: usize| number(nth).map_or(0, |it| u64::try_from(it).unwrap_or(0));
@@ -194,7 +194,7 @@ fn matched_bytes(within: &str, pattern: &str, new: &str, flags: &str) -> u64 {
     bytes
 }
 
-/// Memory is taken for a length below nothing as if that were a huge one.
+/// Replaces negative lengths with 0: the function would allocate memory for a huge length.
 fn not_below_nothing(length: &mut ColumnarValue) {
     match length {
         ColumnarValue::Array(array) => {
@@ -207,7 +207,7 @@ fn not_below_nothing(length: &mut ColumnarValue) {
     }
 }
 
-/// Memory is taken for the lengths of texts that are null, too, however long they are.
+/// Replaces the lengths of null texts with 0: the function would allocate memory for them too.
 fn not_of_nothing(
     arguments: &mut ScalarFunctionArgs,
     text: &ArgumentColumn,
@@ -283,8 +283,8 @@ impl ArgumentColumn {
         })?
     }
 
-    /// Bytes of the elements of a list as text, about, and how many there are, those of lists within
-    /// it counted.
+    /// Approximate bytes of the elements of a list as text, and the number of elements, nested lists
+    /// included.
     fn list_bytes(&self, row: usize) -> (u64, u64) {
         let row = self.row(row);
         let (mut values, mut from, mut to) = (Arc::clone(&self.array), row, row + 1);
@@ -323,7 +323,7 @@ impl ArgumentColumn {
         (texts.map_or(0, i64::unsigned_abs), elements)
     }
 
-    /// Bytes of a value in a list, about.
+    /// Approximate bytes of a list element.
     fn element_bytes(&self, row: usize) -> u64 {
         let within = match self.array.data_type() {
             DataType::List(_) => {
@@ -336,7 +336,7 @@ impl ArgumentColumn {
     }
 }
 
-/// Values as numbers of 64 bits; null where they do not fit.
+/// Values as 64-bit integers; null where they do not fit.
 fn whole(array: &ArrayRef, data_type: &DataType) -> Result<Int64Array> {
     let numbers = cast(array, data_type)?;
     Ok(match data_type {
@@ -345,7 +345,7 @@ fn whole(array: &ArrayRef, data_type: &DataType) -> Result<Int64Array> {
     })
 }
 
-/// The least that a step of time can be, in microseconds; 0 if it is none.
+/// A lower bound of an interval, in microseconds; 0 for other types.
 fn step_us(step: IntervalMonthDayNano) -> i64 {
     let days = i64::from(step.months) * 28 + i64::from(step.days);
     let whole = days.saturating_mul(DAY_US).saturating_add(step.nanoseconds / 1_000);

@@ -27,8 +27,8 @@ pub(crate) fn shared() -> &'static Functions {
     &FUNCTIONS
 }
 
-/// Types by name, where they are not those of DataFusion: a `timestamp` is in microseconds, as times
-/// are kept, and not in nanoseconds, which know few years.
+/// Type names that differ from DataFusion's: a `timestamp` has microseconds, like the times of records,
+/// because nanoseconds cover few years.
 #[derive(Debug)]
 struct Types;
 

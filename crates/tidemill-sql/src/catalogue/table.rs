@@ -1,6 +1,6 @@
 //! The functions by name, in alphabetical order: one row a function.
 //!
-//! A function that DataFusion has and that is not listed cannot be called; a test names those.
+//! An expression cannot call a function that DataFusion has and this table has not; a test lists those.
 
 use super::{
     Body, FunctionRow,

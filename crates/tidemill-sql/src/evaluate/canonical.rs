@@ -22,7 +22,7 @@ use datafusion_physical_expr::{
 };
 use std::sync::Arc;
 
-/// The values are as they are kept.
+/// The step that brings values into canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Canonical;
 
@@ -43,7 +43,7 @@ impl Postprocess for Canonical {
     }
 }
 
-/// The expression with values as they are kept, if it may make others.
+/// The expression followed by [`Canonical`]. None if its values always have canonical form.
 pub(super) fn canonical(
     expr: &Arc<dyn PhysicalExpr>,
     input: &Schema,
@@ -60,12 +60,12 @@ pub(super) fn canonical(
     (makes_some && is_looked_at()).then(|| postprocess(expr, Canonical))
 }
 
-/// The expression, without a value where a decimal has more digits than its type.
+/// The expression, which fails where a decimal has more digits than its type.
 pub(super) fn checked(expr: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
     postprocess(expr, Canonical)
 }
 
-/// The one NaN, if it is any.
+/// The canonical NaN, if the constant is a NaN.
 pub(crate) fn of_constant(value: &ScalarValue) -> Option<ScalarValue> {
     match value {
         ScalarValue::Float32(Some(it)) if it.is_nan() => Some(ScalarValue::from(f32::NAN)),
@@ -74,7 +74,7 @@ pub(crate) fn of_constant(value: &ScalarValue) -> Option<ScalarValue> {
     }
 }
 
-/// The values, if none has more digits than its type.
+/// The values, or an error if one has more digits than its type.
 pub(crate) fn with_digits(array: &ArrayRef) -> Result<()> {
     match array.data_type() {
         DataType::Decimal128(precision, _) => {
@@ -88,7 +88,7 @@ pub(crate) fn with_digits(array: &ArrayRef) -> Result<()> {
     Ok(())
 }
 
-/// The same floats with one NaN.
+/// The floats with every NaN in canonical form.
 #[must_use]
 pub fn with_one_nan(array: ArrayRef) -> ArrayRef {
     // Without a way out of the loop, many are looked at together.
@@ -106,7 +106,7 @@ pub fn with_one_nan(array: ArrayRef) -> ArrayRef {
     array
 }
 
-/// Floats with one zero and one NaN, as keys and hashes have them; other columns as they are.
+/// Floats with one zero and one NaN, for keys and hashes. Other columns are returned unchanged.
 #[must_use]
 pub fn with_one_zero(column: ArrayRef) -> ArrayRef {
     match column.data_type() {

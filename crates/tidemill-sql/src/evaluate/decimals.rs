@@ -1,11 +1,10 @@
 //! Arithmetic of decimals, and floats made of them.
 //!
-//! Arrow computes with the 128 bits of the result: a quotient whose dividend does not fit after it was
-//! scaled has no value, and every quotient is cut. Here the steps on the way have 256 bits and more, and
-//! quotients are rounded half away from zero, as PostgreSQL's are.
+//! Arrow computes in the 128 bits of the result: a quotient fails if its scaled dividend does not fit, and
+//! every quotient is truncated. Here intermediate results have 256 bits and more, and quotients are rounded
+//! half away from zero, as in PostgreSQL.
 //!
-//! A float made of a decimal is the nearest one. Arrow divides two floats, each of which may have been
-//! rounded before.
+//! A decimal becomes the nearest float. Arrow divides two floats, each of which may be rounded already.
 
 use arrow_array::{
     Array, ArrayRef, Decimal128Array, Decimal256Array, Float32Array, Float64Array, RecordBatch,

@@ -1,4 +1,4 @@
-//! Which expressions have a value for every row.
+//! Analysis of expressions: some have a value for every row, others may fail.
 
 use super::{canonical::Canonical, decimals::NearestFloat, postprocess::WithPostprocess};
 use arrow_schema::{DataType, Schema};

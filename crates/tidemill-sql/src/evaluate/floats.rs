@@ -1,4 +1,4 @@
-//! Floats, where DataFusion's functions go by all of their bits, or compute beyond their range.
+//! Corrections for floats: DataFusion's functions compare all of their bits, and some overflow.
 
 use super::canonical;
 use arrow_array::{

@@ -19,7 +19,7 @@ use datafusion_expr::ColumnarValue;
 use datafusion_physical_expr::PhysicalExpr;
 use std::sync::Arc;
 
-/// Nothing else is in the values.
+/// The step that removes unreachable elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Reachable {
     /// The floats in them have one zero.
@@ -36,7 +36,7 @@ impl Postprocess for Reachable {
     }
 }
 
-/// The expression with nothing else in its values.
+/// The expression without unreachable elements in its values.
 pub(crate) fn reachable_values(inner: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
     postprocess(inner, Reachable { of_one_zero: false })
 }
@@ -46,7 +46,7 @@ pub(crate) fn comparable_values(inner: &Arc<dyn PhysicalExpr>) -> Arc<dyn Physic
     postprocess(inner, Reachable { of_one_zero: true })
 }
 
-/// Arguments with nothing else in them.
+/// Arguments without unreachable elements.
 pub(crate) fn reachable_arguments(all: &mut [ColumnarValue]) -> Result<()> {
     for argument in all {
         if let ColumnarValue::Array(array) = argument
@@ -58,7 +58,7 @@ pub(crate) fn reachable_arguments(all: &mut [ColumnarValue]) -> Result<()> {
     Ok(())
 }
 
-/// The same values alone.
+/// The values without unreachable elements.
 fn reachable(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
         DataType::List(element) => reachable_list::<i32>(array, element)?,

@@ -111,8 +111,8 @@ fn is_of_zeros(node: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<bool, Dat
     Ok(it.op().supports_propagation() && held.is_nested() && floats::has_floats(&held))
 }
 
-/// Refuses sums, differences and products of constants that have no value: simplifying would wrap
-/// them before any row is seen. Types are settled.
+/// Refuses sums, differences and products of constants that overflow: the simplifier would wrap them
+/// during planning. Types must be coerced.
 pub(crate) fn refuse_constants(expr: &Logical) -> Result<(), ExprError> {
     let nothing = DFSchema::empty();
     let options = RecordBatchOptions::new().with_row_count(Some(1));

@@ -1,4 +1,4 @@
-//! An expression with something done to its values: it has the type and the name of the one within.
+//! An expression followed by a step on its values. It keeps the type and the name of the inner expression.
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, FieldRef, Schema};
@@ -13,10 +13,10 @@ use std::{
 
 /// A step that corrects the values of an expression.
 pub(crate) trait Postprocess: Copy + Debug + Eq + Hash + Send + Sync + 'static {
-    /// The values with that done to them, of the same type.
+    /// Applies the step; the result has the same type.
     ///
     /// # Errors
-    /// Some of them cannot be so.
+    /// A value cannot be corrected.
     fn apply(&self, values: ColumnarValue) -> Result<ColumnarValue>;
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct WithPostprocess<T> {
     step: T,
 }
 
-/// The expression with that done to its values.
+/// Appends the step to an expression.
 pub(crate) fn postprocess(
     inner: &Arc<dyn PhysicalExpr>,
     step: impl Postprocess,

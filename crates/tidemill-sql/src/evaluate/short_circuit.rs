@@ -1,6 +1,6 @@
-//! `and` and `or` whose right side may fail: it is looked at only for the rows that the left side
-//! does not decide, as in `n <> 0 and 10 / n > 1`. DataFusion's look at it for all rows unless all
-//! are decided.
+//! `and` and `or` whose right side may fail, as in `n <> 0 and 10 / n > 1`: the right side is evaluated
+//! only for the rows that the left side does not decide. DataFusion evaluates it for all rows, unless the
+//! left side decides every row.
 
 use super::failure::can_fail;
 use arrow_array::{Array, BooleanArray, RecordBatch, cast::AsArray};
@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-/// A condition of two, the second of which may fail.
+/// An `and` or `or` whose right side may fail.
 #[derive(Debug, Eq)]
 pub(super) struct ShortCircuit {
     left: Arc<dyn PhysicalExpr>,

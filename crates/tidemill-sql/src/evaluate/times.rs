@@ -1,5 +1,5 @@
-//! Times that are cast to a coarser unit are cut towards the past, before 1970 too. Arrow divides, which
-//! cuts towards 1970.
+//! Casts of times to a coarser unit round towards the past, before 1970 too. Arrow divides, which rounds
+//! towards 1970.
 
 use super::postprocess::{Postprocess, postprocess};
 use arrow_array::{
@@ -58,7 +58,7 @@ pub(crate) fn floor(array: &ArrayRef, to: TimeUnit) -> Result<ArrayRef> {
     })
 }
 
-/// Times are multiples of a unit.
+/// The step that rounds times down to a multiple of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Floor(TimeUnit);
 

@@ -19,7 +19,7 @@ pub struct AggregateCall {
     pub filter: Option<String>,
 }
 
-/// Takes an aggregate call apart. Whether the function exists is for the caller to say.
+/// Splits an aggregate call into its parts. It does not check that the function exists.
 ///
 /// # Errors
 /// The text is not a call, or has parts that aggregates here do not know.

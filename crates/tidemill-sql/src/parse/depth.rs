@@ -15,9 +15,9 @@ use datafusion_sql::sqlparser::{
 
 /// Most operators that work on each other's results.
 const DEPTH_MAX: usize = 500;
-/// Deeper ones are planned with a stack of their own.
+/// Largest depth that is planned on the caller's stack.
 const DEEP: usize = 20;
-/// For those. A level takes up to 64 KiB in a build without optimization.
+/// The stack for deeper expressions. A level takes up to 64 KiB in a build without optimization.
 const STACK_BYTES: usize = 64 << 20;
 
 /// One pair of brackets, or one `case` … `end`, that is still open.
@@ -28,7 +28,7 @@ struct Level {
     ors: usize,
     ands: usize,
     others: usize,
-    /// Each `between` has an `and` to come that binds as tightly as itself.
+    /// The number of `between` whose own `and` has not come yet.
     betweens: usize,
     /// The most `and`s between two `or`s, and of others between two of both.
     ands_max: usize,

@@ -9,7 +9,7 @@ use datafusion_sql::sqlparser::{
     tokenizer::{Token, TokenWithSpan},
 };
 
-/// Puts those of the words that are names into double quotes.
+/// Puts keywords that are names of columns into double quotes.
 pub(crate) fn quote_names(tokens: &mut [TokenWithSpan]) {
     let is_blank = |it: &TokenWithSpan| matches!(it.token, Token::Whitespace(_));
     for at in 0..tokens.len() {

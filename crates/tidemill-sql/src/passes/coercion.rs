@@ -34,7 +34,7 @@ use std::sync::Arc;
 /// Most nodes that copies of repeated parts may add to an expression.
 const REPEATED_NODES_MAX: usize = 100_000;
 
-/// Settles expressions over one schema.
+/// Coerces and simplifies expressions over one schema.
 pub(crate) struct Coercion<'a> {
     schema: &'a DFSchema,
     context: SimplifyContext,
@@ -50,7 +50,7 @@ impl<'a> Coercion<'a> {
         Self { schema, simplifier: ExprSimplifier::new(context.clone()), context }
     }
 
-    /// The expression with casts where its types differ, and with the functions that are called here.
+    /// The expression with the catalogue's functions, and with casts where its types differ.
     pub(crate) fn typed(&self, expr: Logical) -> Result<Logical, DataFusionError> {
         let expr = expr.transform_up(|node| Ok(called_here(node))).data()?;
         let expr = expr.transform_up(like::escaped).data()?;
@@ -65,7 +65,7 @@ impl<'a> Coercion<'a> {
         expr.rewrite(&mut OperandRewriter::new(self.schema)).data()
     }
 
-    /// See the module. Types are settled, and nothing of it differs from call to call.
+    /// Runs passes 2 to 4 of this module. Types must be coerced, and all functions must be pure.
     pub(crate) fn finished(&self, expr: Logical) -> Result<Logical, DataFusionError> {
         let first = self.in_form(expr)?;
         // A type may follow from a constant that was computed only now, such as the digits of
@@ -126,7 +126,7 @@ impl<'a> Coercion<'a> {
         }
     }
 
-    /// A comparison of something as it is.
+    /// A comparison of a cast with a constant, as one of its operand.
     fn compared(&self, node: Logical) -> Transformed<Logical> {
         let made = match &node {
             Logical::BinaryExpr(it) => {
@@ -179,8 +179,8 @@ impl<'a> Coercion<'a> {
         Some((expr.clone(), constants?))
     }
 
-    /// `in` as `=` would have it, and `case x when`. DataFusion's go by all bits of floats, of which there
-    /// are two zeros and many NaN, and `in` takes a list for constants if it has values without a row.
+    /// `in` and `case x when` as a chain of `=`. DataFusion's own compare all bits of floats, which have two
+    /// zeros and many NaN, and its `in` takes a list for constants if it can be evaluated without a row.
     fn listed(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
         let (expr, list, negated) = match node {
             Logical::InList(InList { expr, list, negated }) => (expr, list, negated),
@@ -304,8 +304,9 @@ fn takes_first(call: &ScalarFunction) -> bool {
     call.func.name() == "coalesce"
 }
 
-/// A call of the function that has this name here: operators such as `@>` call others. A `coalesce`
-/// within another is part of that: as a `case` each has its first argument twice, and those of that.
+/// A call of the catalogue's function of this name: operators such as `@>` call DataFusion's own. A
+/// `coalesce` within another is merged into it: as `case`, each would copy its first argument, and nested
+/// ones would multiply.
 fn called_here(node: Logical) -> Transformed<Logical> {
     let Logical::ScalarFunction(mut call) = node else { return Transformed::no(node) };
     let is_first = |it: &Logical| matches!(it, Logical::ScalarFunction(it) if takes_first(it));

@@ -1,9 +1,9 @@
-//! Lengths of time, as `interval '1 day'` is one.
+//! Corrections for intervals, such as `interval '1 day'`.
 //!
-//! - They are compared as PostgreSQL compares them: a month has 30 days, and a day 24 hours. DataFusion
-//!   compares months, then days, then the rest, so that a day is more than 25 hours; and it takes the
-//!   difference of two times for such a rest.
-//! - A date that is moved by a part of a day is a time. DataFusion leaves that part out.
+//! - Comparisons count 30 days for a month and 24 hours for a day, as in PostgreSQL. DataFusion compares
+//!   months, then days, then the rest, so that a day is more than 25 hours. It treats the difference of two
+//!   times as such a rest.
+//! - A date plus a part of a day is a time. DataFusion drops the part of a day.
 
 use crate::catalogue;
 use arrow_array::{
@@ -99,7 +99,7 @@ pub(crate) fn compared(expr: Logical, schema: &DFSchema) -> Result<Logical, Data
     expr.transform_up(|node| by_length(node, schema)).data()
 }
 
-/// The same, with dates that are moved by a part of a day as times. Types are to be settled again.
+/// Converts a date to a time before a part of a day is added to it. Types must be coerced again afterwards.
 pub(crate) fn moved(expr: Logical, schema: &DFSchema) -> Result<Logical, DataFusionError> {
     expr.transform_up(|node| Ok(date_moved(node, schema))).data()
 }

@@ -1,6 +1,6 @@
-//! Patterns of `like` with an escape of their own, as in `t like 'a!%' escape '!'`. DataFusion knows the
-//! backslash alone, so a pattern is written with that: when the job starts if it is a constant, else by
-//! a function that nobody can call by name.
+//! Patterns of `like` with another escape than the backslash, as in `t like 'a!%' escape '!'`. DataFusion
+//! supports the backslash only, so the pattern is rewritten: a constant while planning, any other by an
+//! internal function.
 
 use crate::error::ExprError;
 use arrow_array::{ArrayRef, StringArray, cast::AsArray};
@@ -16,10 +16,10 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// The name of that function.
+/// The name of the internal function; expressions cannot call it.
 pub(crate) const ESCAPED: &str = "pattern of like";
 
-/// A pattern in which its second argument escapes, with backslashes.
+/// Rewrites a pattern from the escape of the second argument to backslashes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Escaped {
     signature: Signature,
@@ -62,8 +62,8 @@ impl ScalarUDFImpl for Escaped {
     }
 }
 
-/// Refuses an escape for a reason that is one: DataFusion says of a letter of several bytes that it is
-/// not a single one.
+/// Refuses an invalid escape with the right reason: DataFusion says of a letter with several bytes that it
+/// is more than one character.
 pub(crate) fn check_sign(expr: &ast::Expr) -> ControlFlow<ExprError> {
     let (ast::Expr::Like { escape_char: Some(it), .. }
     | ast::Expr::ILike { escape_char: Some(it), .. }) = expr
@@ -81,7 +81,7 @@ pub(crate) fn check_sign(expr: &ast::Expr) -> ControlFlow<ExprError> {
     }
 }
 
-/// A `like` in which a backslash escapes, if another sign does.
+/// A `like` with another escape, rewritten to backslashes.
 pub(super) fn escaped(node: Logical) -> Result<Transformed<Logical>> {
     let Logical::Like(Like { escape_char: Some(sign), .. }) = &node else {
         return Ok(Transformed::no(node));

@@ -1,8 +1,8 @@
-//! Times of years that nanoseconds do not reach.
+//! Times beyond the range of nanoseconds.
 //!
-//! DataFusion compares a time with a text or a date in nanoseconds, which know the years 1677 to
-//! 2262, and so it does all else with both. Here it is done in microseconds, as times are kept, where
-//! no digits are lost by it.
+//! DataFusion converts a time and a text or a date to nanoseconds before it compares or combines them, and
+//! nanoseconds cover the years 1677 to 2262. These passes use microseconds, the unit of records' times,
+//! wherever no digits are lost.
 
 use crate::catalogue::{self, TypeRule};
 use arrow_schema::{
@@ -19,7 +19,7 @@ use datafusion_expr::{
 };
 use std::sync::Arc;
 
-/// An expression whose types are settled, with those comparisons in microseconds.
+/// Runs comparisons of times in microseconds. Types must be coerced.
 pub(crate) fn in_microseconds(
     logical: Logical,
     schema: &DFSchema,
@@ -143,7 +143,7 @@ fn sides<const N: usize>(all: [&Logical; N], schema: &DFSchema) -> Option<[Logic
     several(all, schema)?.try_into().ok()
 }
 
-/// All that goes together.
+/// All operands in microseconds. None if one of them cannot be converted.
 fn several<'a>(
     all: impl IntoIterator<Item = &'a Logical>,
     schema: &DFSchema,
@@ -168,8 +168,8 @@ fn one(it: &Logical, schema: &DFSchema) -> Option<Logical> {
     is_kept.then(|| Logical::Cast(Cast::new(expr.clone(), in_microseconds)))
 }
 
-/// The value of a text, if it has no digits to lose, and of one that is cast, as `date '9000-01-01'`
-/// is.
+/// The constant of a literal or of a cast literal, such as `date '9000-01-01'`. None if it has digits
+/// below a microsecond.
 fn constant(expr: &Logical) -> Option<ScalarValue> {
     match expr {
         Logical::Literal(value, _) => {

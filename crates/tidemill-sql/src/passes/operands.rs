@@ -138,7 +138,7 @@ fn case(case: Case, schema: &DFSchema) -> Result<Logical> {
     Ok(Logical::Case(Case { expr, when_then_expr, else_expr }))
 }
 
-/// Operands in the type that they have together.
+/// The operands, cast to their common type.
 fn several(all: Vec<Logical>, schema: &DFSchema, of: Use) -> Result<Vec<Logical>> {
     let mut types = all.iter().map(|it| it.get_type(schema)).collect::<Result<Vec<_>>>()?;
     if types.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -217,7 +217,7 @@ fn constant_text(expr: &Logical) -> Option<String> {
     value.try_as_str().flatten().map(str::to_owned)
 }
 
-/// The value of a text in the place of a number or a truth value; none if DataFusion's own rule is right.
+/// A constant text as a number or a truth value. None if DataFusion's own rule is right.
 fn value_of_text(text: &str, beside: &DataType) -> Result<Option<ScalarValue>> {
     let text = text.trim();
     let made = match beside {
@@ -236,7 +236,7 @@ fn value_of_text(text: &str, beside: &DataType) -> Result<Option<ScalarValue>> {
     }
 }
 
-/// Why two types cannot be compared: the cast that would do.
+/// The error for two types that cannot be compared, with a cast that helps.
 fn refusal(one: &DataType, other: &DataType) -> Option<&'static str> {
     let both = |is_one: fn(&DataType) -> bool, is_other: fn(&DataType) -> bool| {
         (is_one(one) && is_other(other)) || (is_one(other) && is_other(one))
@@ -287,7 +287,7 @@ fn refusal(one: &DataType, other: &DataType) -> Option<&'static str> {
     }
 }
 
-/// A type as a job's `schema` or a cast has it.
+/// The name of a type in a job's `schema` or in a cast.
 fn in_words(data_type: &DataType) -> String {
     match data_type {
         DataType::Boolean => "boolean".to_owned(),
@@ -332,7 +332,7 @@ fn needs_digits(all: &[Logical], types: &[DataType]) -> bool {
     others > 1
 }
 
-/// The decimal that was written where there is a constant float now.
+/// The decimal that a constant float was written as.
 fn written_decimal(expr: &Logical) -> Option<ScalarValue> {
     match expr {
         Logical::Literal(ScalarValue::Float64(Some(value)), _) if value.is_finite() => {
@@ -369,7 +369,7 @@ fn decimal_of_digits(text: &str) -> Option<ScalarValue> {
     }
 }
 
-/// Digits of a whole number or a decimal, and how many of them stand behind the point.
+/// The digits of a whole number or a decimal, and its digits behind the point.
 fn digits(data_type: &DataType) -> Option<(i16, i16)> {
     Some(match data_type {
         DataType::Int8 | DataType::UInt8 => (3, 0),
@@ -385,7 +385,7 @@ fn digits(data_type: &DataType) -> Option<(i16, i16)> {
     })
 }
 
-/// The type of two numbers that holds all of either; none if no type does.
+/// A type that holds every value of two types of numbers. None if there is no such type.
 fn common_number(one: &DataType, other: &DataType) -> Option<DataType> {
     if one == other {
         return Some(one.clone());

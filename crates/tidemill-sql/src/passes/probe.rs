@@ -18,7 +18,7 @@ use datafusion_common::{
 use datafusion_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator, expr::ScalarFunction};
 use std::sync::Arc;
 
-/// Refuses functions and patterns whose constants are wrong. The expression is settled.
+/// Refuses functions and patterns with invalid constants. Types must be coerced.
 pub(crate) fn refuse_wrong_constants(expr: &Logical, schema: &DFSchema) -> Result<(), ExprError> {
     let mut found = None;
     let looked = expr.apply(|node| {

@@ -1,8 +1,8 @@
-//! Times that are compared with a text of more digits of a second than they have.
+//! Comparisons of times with a text that has more digits of a second than the times.
 //!
-//! DataFusion compares both in nanoseconds, which do not know all years that a time can have. Such a text
-//! lies between two times, so no time is the same, and each is before it that is not after the earlier
-//! of the two: the text without those digits.
+//! DataFusion compares both in nanoseconds, which do not cover all years of a time. Such a text lies between
+//! two neighbouring times, so that it equals none. A time is before the text exactly if it is not after the
+//! earlier neighbour, the text without the extra digits.
 
 use arrow_schema::{
     DataType,
@@ -16,10 +16,10 @@ use datafusion_expr::{
     Between, BinaryExpr, Cast, Expr as Logical, ExprSchemable, Operator, expr::InList,
 };
 
-/// Digits of a second that every time has room for.
+/// Digits of a second in a time.
 const DIGITS: usize = 6;
 
-/// An expression whose types are settled, with such comparisons without those digits.
+/// Rewrites such comparisons to the shorter text. Types must be coerced.
 pub(crate) fn without_digits(
     logical: Logical,
     schema: &DFSchema,
@@ -98,7 +98,7 @@ fn is_time(expr: &Logical, schema: &DFSchema) -> bool {
         )
 }
 
-/// A text that has such digits, without them.
+/// The text without its extra digits. None if it has none.
 fn earlier(expr: &Logical) -> Option<Logical> {
     let Logical::Cast(Cast { expr, field }) = expr else { return None };
     let Logical::Literal(value, _) = &**expr else { return None };

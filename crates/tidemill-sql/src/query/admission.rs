@@ -28,14 +28,14 @@ use std::ops::ControlFlow;
 
 /// Longest query, in bytes.
 const SQL_BYTES_MAX: usize = 64 << 10;
-/// Most operators of a query. Planning them, nested as deeply as the parser lets, takes less than the
-/// eight megabytes of stack that a thread of a node has, in a build without optimization too.
+/// Most operators of a query. At the parser's largest nesting, planning them takes less than the eight
+/// megabytes of stack of a node's threads, in a build without optimization too.
 const OPERATORS_MAX: usize = 48;
-/// Most brackets within brackets.
+/// Largest nesting of brackets.
 const NESTED_MAX: usize = 48;
 /// Most queries of a query: itself, those in `WITH` and those in `FROM`.
 const QUERIES_MAX: usize = 16;
-/// Most calls of `overlay`: the time to plan it doubles with each that is within another.
+/// Most calls of `overlay`: each level of nesting doubles the time to plan.
 const OVERLAYS_MAX: usize = 8;
 
 /// Parses one `SELECT` over one table.
@@ -120,7 +120,7 @@ pub(super) fn not_known(what: &str) -> ExprError {
     ExprError::new(format!("{what} are not known here"))
 }
 
-/// Refuses the first of these that is there.
+/// Refuses the first clause that is present.
 fn none_of(what: &[(bool, &str)]) -> ControlFlow<ExprError> {
     match what.iter().find(|(is_there, _)| *is_there) {
         Some((_, name)) => ControlFlow::Break(ExprError::new(format!("{name} is not known here"))),

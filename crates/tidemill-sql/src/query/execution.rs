@@ -27,17 +27,17 @@ enum StepState<'a> {
     Nothing,
     Group(GroupState<'a>),
     Sort(SortState<'a>),
-    /// Rows that are still to be left out, and to be taken.
+    /// The rows that remain to be skipped, and to be taken.
     Limit(usize, usize),
 }
 
-/// A query that takes the rows of its table.
+/// A running query. It gets the rows of its table in batches.
 pub struct RunningQuery<'a> {
     query: &'a Query,
     states: Vec<StepState<'a>>,
-    /// Bytes that each step holds.
+    /// Memory of each step in bytes.
     held: Vec<usize>,
-    /// Bytes of pieces that wait for their turn.
+    /// Bytes of pieces that wait for a step.
     waiting: usize,
     bytes_max: usize,
     answer: Vec<RecordBatch>,
@@ -78,15 +78,15 @@ impl<'a> RunningQuery<'a> {
 }
 
 impl RunningQuery<'_> {
-    /// Takes rows; says whether more can change the answer.
+    /// Takes rows. Returns `Break` once further rows cannot change the answer.
     ///
     /// # Errors
-    /// A row has values for which there is no result, or the query needs too much.
+    /// An expression has no value for a row, or the query needs too much memory.
     pub fn push(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, QueryError> {
         self.push_from(0, batch)
     }
 
-    /// The answer, when all rows were taken, as batches that all have [`Query::schema`].
+    /// Ends the input and returns the answer, in batches with [`Query::schema`].
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -119,7 +119,7 @@ impl RunningQuery<'_> {
         self.query.schema()
     }
 
-    /// Bytes that are held.
+    /// The query's memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.held.iter().sum::<usize>() + self.waiting + self.answer_bytes
     }
@@ -133,7 +133,7 @@ impl RunningQuery<'_> {
         if all > self.bytes_max { Err(QueryError::Memory) } else { Ok(()) }
     }
 
-    /// Gives rows to a step and those after it, in pieces.
+    /// Sends rows through a step and the later ones, in pieces.
     fn push_from(&mut self, nth: usize, batch: RecordBatch) -> Result<ControlFlow<()>, QueryError> {
         let query = self.query;
         let Some(step) = query.steps.get(nth) else { return self.put_out(batch) };
@@ -159,7 +159,7 @@ impl RunningQuery<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// One step with rows of which it makes no more than there is room for.
+    /// Runs one step on a piece whose result fits the memory.
     fn step(&mut self, nth: usize, batch: RecordBatch) -> Result<ControlFlow<()>, QueryError> {
         let room = self.left();
         let made = match (&self.query.steps[nth], &mut self.states[nth]) {
@@ -221,7 +221,7 @@ fn made_of(batch: &RecordBatch, reach: Reach) -> usize {
     reach.of_rows(bytes(batch), batch.num_rows())
 }
 
-/// Some rows as a copy, so that the others are not held with them.
+/// A copy of some rows, which does not keep the other rows in memory.
 fn piece_of(batch: &RecordBatch, rows: std::ops::Range<usize>) -> Result<RecordBatch, QueryError> {
     let (from, to) = (of_row(rows.start)?, of_row(rows.end)?);
     Ok(take_record_batch(batch, &UInt32Array::from_iter_values(from..to))?)

@@ -61,7 +61,7 @@ impl GroupPlan {
         Self::of(keys, (aggregates, all), plan::schema_of(output))
     }
 
-    /// Rows that differ in some column.
+    /// The plan of `DISTINCT`: every column is a key.
     pub(super) fn distinct(input: &DFSchema) -> Result<Self, ExprError> {
         let keys: Vec<_> = input.columns().into_iter().map(Logical::Column).collect();
         let keys = plan::all_physical(&keys, input)?;
@@ -136,7 +136,7 @@ fn widened(arg: Logical, input: &DFSchema) -> Result<Logical, ExprError> {
     Ok(Logical::Cast(Cast::new(Box::new(arg), wider)))
 }
 
-/// Refuses an aggregate that makes room for as much as an argument says.
+/// Refuses an aggregate whose memory depends on an argument that is too large.
 fn judge(name: &str, args: &[Logical]) -> Result<(), ExprError> {
     let size = match name {
         "approx_percentile_cont" => args.get(2),
@@ -153,11 +153,11 @@ enum Accumulators {
     Groups(Vec<Box<dyn GroupsAccumulator>>),
 }
 
-/// The groups so far.
+/// The state of a group step.
 pub(super) struct GroupState<'a> {
     plan: &'a GroupPlan,
     converter: RowConverter,
-    /// Keys as bytes, by number of the group.
+    /// Encoded keys, by number of the group.
     keys: IndexSet<Box<[u8]>, FixedState>,
     key_bytes: usize,
     groups: Accumulators,
@@ -184,7 +184,7 @@ impl<'a> GroupState<'a> {
         Ok(Self { plan, converter, keys: IndexSet::default(), key_bytes: 0, groups })
     }
 
-    /// Bytes that are held.
+    /// Memory of the step in bytes.
     pub(super) fn bytes(&self) -> usize {
         let accumulators: usize = match &self.groups {
             Accumulators::One(all) => all.iter().map(|it| it.size()).sum(),
@@ -239,7 +239,7 @@ impl<'a> GroupState<'a> {
         Ok(groups)
     }
 
-    /// All groups; without keys, one row even over nothing.
+    /// The rows of all groups; without keys, one row even for an empty table.
     pub(super) fn finish(self) -> Result<Option<RecordBatch>, QueryError> {
         let (count, columns) = match self.groups {
             Accumulators::One(all) => {

@@ -1,5 +1,5 @@
-//! From SQL to steps: DataFusion parses, finds names and types; its plan, which must be a chain over
-//! one table, is taken apart.
+//! From SQL to steps: DataFusion parses and resolves names and types. Its plan must be a chain over one
+//! table, which becomes a list of steps.
 
 use super::{
     Query, Step,
@@ -168,7 +168,7 @@ fn placed(error: &DataFusionError) -> ExprError {
     placed
 }
 
-/// The steps of a plan, in the order in which rows meet them; gives back the table.
+/// Appends the steps of a plan in the order of execution, and returns the table.
 fn chain(plan: &LogicalPlan, steps: &mut Vec<Step>) -> Result<String, ExprError> {
     let refused = |what: &str| Err(not_known(what));
     Ok(match plan {
@@ -236,7 +236,7 @@ fn chain(plan: &LogicalPlan, steps: &mut Vec<Step>) -> Result<String, ExprError>
     })
 }
 
-/// The columns of a plan, all of which may be null.
+/// The columns of a plan, all nullable.
 pub(super) fn schema_of(schema: &DFSchema) -> SchemaRef {
     let nullable = |it: &Arc<arrow_schema::Field>| it.as_ref().clone().with_nullable(true);
     Arc::new(Schema::new(schema.as_arrow().fields().iter().map(nullable).collect::<Vec<_>>()))
@@ -272,7 +272,7 @@ pub(super) fn physical(
     Ok((it, reach))
 }
 
-/// Several, with all that they make.
+/// Several physical expressions, and the bound of their results together.
 pub(super) fn all_physical(
     exprs: &[Logical],
     schema: &DFSchema,

@@ -36,10 +36,10 @@ const COPIES_MAX: u64 = 2_048;
 /// Largest result of a fixed size, and the overhead of any other result.
 const FIXED_BYTES: u64 = 64;
 
-/// Of a result of a fixed size.
+/// The bound of a result of a fixed size.
 const FIXED: Reach = Reach { times: 0, plus: FIXED_BYTES };
 
-/// Bytes of a result: so many times those of its row, and so many more.
+/// The bound of a result: `times` the bytes of its row, plus `plus` bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reach {
     times: u64,
@@ -76,7 +76,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Bytes that may be made of rows which have so many.
+    /// The bound in bytes for rows of a known size.
     pub(super) fn of_rows(self, bytes: usize, rows: usize) -> usize {
         let content = self.times.saturating_mul(bytes as u64);
         let all = content.saturating_add(self.plus.saturating_mul(rows as u64));
@@ -84,7 +84,7 @@ impl Reach {
     }
 }
 
-/// The bound of a function's result; none if there is none.
+/// The bound of a function's result. None if the function has none.
 fn bound(name: &str) -> Option<ResultReach> {
     match name {
         like::ESCAPED => Some(ResultReach::Sum(2)),
@@ -98,7 +98,7 @@ pub(super) fn is_judged(name: &str) -> bool {
     bound(name).is_some()
 }
 
-/// Of a whole expression, all that is made on the way counted.
+/// The bound of an expression, intermediate results included.
 pub(super) fn of(expr: &Logical, schema: &DFSchema) -> Result<Reach, ExprError> {
     let mut walk = Walk { schema, made: Reach::default() };
     walk.result(expr)?;
@@ -111,7 +111,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The reach of a result, and how many nodes it is planned as.
+    /// The bound of an expression's result, and the number of its nodes after planning.
     fn result(&mut self, expr: &Logical) -> Result<(Reach, u64), ExprError> {
         match expr {
             Logical::Alias(it) => return self.result(&it.expr),
@@ -256,7 +256,7 @@ fn constant<'a>(
     }
 }
 
-/// A length that an argument asks for.
+/// The value of an argument that sets a length.
 pub(super) fn length(arg: Option<&Logical>, what: &str) -> Result<u64, ExprError> {
     let Some(value) = constant(arg, what)? else { return Ok(0) };
     let number = value.cast_to(&DataType::Int64).map_err(|error| plan_error(&error))?;

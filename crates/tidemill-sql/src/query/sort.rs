@@ -1,4 +1,4 @@
-//! `ORDER BY`: all rows are held, or those that a `LIMIT` behind it lets through.
+//! `ORDER BY`: the step keeps all rows, or the first ones up to the `LIMIT` that follows.
 
 use super::{QueryError, evaluate, plan, reach::Reach};
 use crate::{
@@ -14,16 +14,16 @@ use datafusion_expr::logical_plan::Sort;
 use datafusion_physical_expr::PhysicalExpr;
 use std::sync::Arc;
 
-/// Rows that are held beyond those that are wanted, before those that are not are let go.
+/// Surplus rows beyond the `LIMIT` at which the step drops them.
 const HELD_BEYOND: usize = 65_536;
-/// One part of the room that there is may be rows that nobody looked through.
+/// Surplus rows may take one part in this many of the free memory.
 const LARGE: usize = 8;
 
 /// The keys and the limit of a sort step.
 #[derive(Debug)]
 pub(super) struct SortPlan {
     by: Vec<(Arc<dyn PhysicalExpr>, SortField)>,
-    /// No more rows are wanted.
+    /// The largest number of rows in the answer. None without a `LIMIT`.
     pub(super) fetch: Option<usize>,
     /// The bound of the results for the rows of a piece.
     pub(super) reach: Reach,
@@ -49,7 +49,7 @@ impl SortPlan {
     }
 }
 
-/// The rows so far.
+/// The state of a sort step.
 pub(super) struct SortState<'a> {
     plan: &'a SortPlan,
     converter: RowConverter,
