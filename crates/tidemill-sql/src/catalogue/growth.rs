@@ -207,7 +207,7 @@ fn not_below_nothing(length: &mut ColumnarValue) {
     }
 }
 
-/// Replaces the lengths of null texts with 0: the function would allocate memory for them too.
+/// Replaces the lengths of rows with a null argument by 0: the function would allocate memory for them too.
 fn not_of_nothing(
     arguments: &mut ScalarFunctionArgs,
     text: &ArgumentColumn,

@@ -20,7 +20,7 @@ pub(super) fn in_zones(plan: LogicalPlan) -> Planned<LogicalPlan> {
 /// A plan whose operands have the types that those of a job's expressions have. It comes before
 /// DataFusion's analysis, which compares text with numbers in the type of the number.
 pub(super) fn with_types(plan: LogicalPlan) -> Planned<LogicalPlan> {
-    changed(plan, &|expr, schema| Settling::new(schema).coerced(expr))
+    changed(plan, &|expr, schema| Coercion::new(schema).coerced(expr))
 }
 
 /// A plan whose types are settled, with times that are chosen in microseconds, and dates that are moved
