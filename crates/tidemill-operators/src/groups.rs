@@ -180,7 +180,7 @@ impl Groups {
         }
     }
 
-    /// Forgets all groups; memory is kept.
+    /// Removes all groups; keeps the memory.
     pub(crate) fn reset(&mut self) {
         self.ints.clear();
         self.int_keys.clear();

@@ -16,7 +16,7 @@ use tidemill_sql::with_one_zero;
 use tidemill_state::{KEYS_AHEAD, KeyTable, SLOTS_AHEAD};
 use tidemill_types::signs;
 
-/// A name that is no column.
+/// A name without a column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown column `{name}`{}{}", signs::note(name, .nearest.as_deref()), .nearest.as_ref().map(|it| format!("; {}", signs::suggestion(it))).unwrap_or_default())]
 pub struct UnknownColumn {

@@ -41,7 +41,7 @@ impl BlockPart {
     }
 }
 
-/// The parts of one port in one cycle. Kept from cycle to cycle for its memory.
+/// The parts of one port in one cycle. Each cycle reuses the memory of the one before.
 #[derive(Debug, Default)]
 pub(crate) struct PortParts {
     parts: Vec<BlockPart>,

@@ -67,7 +67,7 @@ impl<T> Default for RowStore<T> {
 }
 
 impl<T> RowStore<T> {
-    /// Adds a batch of which rows will be held.
+    /// Adds a batch before rows of it are stored.
     pub(crate) fn add(&mut self, batch: &RecordBatch) -> PieceId {
         self.pieces.push_back(BatchPiece { batch: batch.clone(), held: 0, slots: Vec::new() });
         self.first + self.pieces.len() as u64 - 1
@@ -105,13 +105,13 @@ impl<T> RowStore<T> {
         piece.slots.push(slot);
     }
 
-    /// Writes the row of a slot, if it is held.
+    /// Writes the row of a slot, if the slot is in use.
     pub(crate) fn save(&self, slot: u32, codec: &RowCodec, out: &mut Vec<u8>) {
         let (piece, row) = self.place(slot);
         codec.save(self.batch(piece), row as usize, out);
     }
 
-    /// The data of a slot, if it is held.
+    /// The data of a slot, if the slot is in use.
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         self.slots.get(slot as usize)?.data.as_ref()
     }
@@ -163,7 +163,7 @@ impl<T> RowStore<T> {
         &self.pieces[(piece - self.first) as usize].batch
     }
 
-    /// The slots that are held, with their data.
+    /// The slots in use, with their data.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, &T)> {
         let held = |(slot, it): (usize, &'_ StoredRow<T>)| it.data.as_ref().map(|_| number(slot));
         let slots = self.slots.iter().enumerate();
@@ -185,7 +185,7 @@ impl<T> RowStore<T> {
             + sampled(self.slots.len(), of_slot)
     }
 
-    /// The number of held rows.
+    /// The number of stored rows.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -229,7 +229,7 @@ impl<T> RowStore<T> {
         start
     }
 
-    /// Copies the held rows of the pieces from `start` together.
+    /// Merges the stored rows of the pieces from `start` on into one piece.
     fn merge(&mut self, start: usize) -> Result<(), OperatorError> {
         let old: Vec<BatchPiece> = self.pieces.drain(start..).collect();
         let base = self.first + start as u64;

@@ -71,7 +71,7 @@ impl<T: Copy + Ord> TimerQueue<T> {
         }
     }
 
-    /// Takes all that are due by `now`, in no order.
+    /// Removes all timers that are due by `now`, in any order.
     pub(crate) fn take(&mut self, now: i64, taken: &mut Vec<(i64, T)>) {
         let reached = now.div_euclid(self.step);
         while let Some(step) = self.far.first_entry()

@@ -170,7 +170,7 @@ impl Unnest {
     }
 }
 
-/// For every element of every list that is there: the row it belongs to, and the element.
+/// Unnests lists: the row of each element, and the elements. Null lists have none.
 fn elements_of<O: arrow_array::OffsetSizeTrait>(
     offsets: &OffsetBuffer<O>,
     nulls: Option<&arrow_buffer::NullBuffer>,

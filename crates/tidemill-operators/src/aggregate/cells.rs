@@ -38,7 +38,7 @@ pub(crate) struct Cells {
 /// The arguments of one block.
 pub(crate) type Columns = Vec<ArgColumn>;
 
-/// Rows that are taken: arguments and event times by row of the block.
+/// The input of a step: arguments and event times by row of the block.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken<'a> {
     pub(crate) arguments: &'a Columns,

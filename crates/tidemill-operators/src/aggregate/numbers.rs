@@ -29,7 +29,7 @@ pub(crate) enum ArgColumn {
     Text(StringArray),
 }
 
-/// The representation of a type's values; none if there is none.
+/// The representation of a type's values. None if aggregates do not take the type.
 pub(crate) fn held(data_type: &DataType) -> Option<NumberKind> {
     match data_type {
         DataType::Boolean
@@ -84,7 +84,7 @@ fn wide(array: &ArrayRef) -> Result<Decimal128Array, OperatorError> {
 }
 
 impl ArgColumn {
-    /// The values of an argument in the form in which they are held.
+    /// The values of an argument in the form of its accumulators.
     ///
     /// # Errors
     /// A number does not fit, such as a decimal of more digits than its type has.

@@ -18,7 +18,7 @@ pub(crate) struct Results {
     pub(super) columns: Vec<ResultBuilder>,
 }
 
-/// A column that grows.
+/// The builder of one result column.
 #[derive(Debug)]
 pub(super) enum ResultBuilder {
     Int(NumberBuilder<Int64Type>),
@@ -27,7 +27,7 @@ pub(super) enum ResultBuilder {
     Text(StringBuilder),
 }
 
-/// Numbers, some of them null. Memory is taken for as many as come at once, not by doubling.
+/// A builder of nullable numbers. It reserves memory for the rows of a batch instead of doubling.
 #[derive(Debug)]
 pub(super) struct NumberBuilder<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,

@@ -1,4 +1,4 @@
-//! The words of one accumulator: how values are taken into them, merged and read.
+//! The words of one accumulator: updates by values, merges, and results.
 //!
 //! ```text
 //! count │ sum, least, most │ time of the first, the last       a wide number takes two words

@@ -48,7 +48,7 @@ impl<'a> SliceInput<'a> {
         self.parts.iter().map(|part| part.count).sum()
     }
 
-    /// True if there is no row.
+    /// Returns true without rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
@@ -60,7 +60,7 @@ impl<'a> SliceInput<'a> {
         self.parts.iter().map(move |part| SliceRows { part: *part, picked: &blocks[part.block] })
     }
 
-    /// The rows as one batch, copied together; none if there is no row.
+    /// The rows copied into one batch. None without rows.
     ///
     /// # Errors
     /// The rows do not fit one batch: text of more than 2 GiB.

@@ -118,7 +118,7 @@ impl<'a> Record<'a> {
     /// A whole number of any width.
     ///
     /// # Errors
-    /// There is no such column, it is of another type, or the number is too large.
+    /// The column does not exist, has another type, or the number is too large.
     #[inline]
     pub fn i64(&self, name: &'static str) -> Result<Option<i64>, OperatorError> {
         let index = self.columns.find(name)?;
@@ -132,7 +132,7 @@ impl<'a> Record<'a> {
     /// A number: a float or a whole number.
     ///
     /// # Errors
-    /// There is no such column, or it is of another type.
+    /// The column does not exist or has another type.
     #[inline]
     pub fn f64(&self, name: &'static str) -> Result<Option<f64>, OperatorError> {
         let index = self.columns.find(name)?;
@@ -152,7 +152,7 @@ impl<'a> Record<'a> {
     /// Text, in a dictionary or not; bytes that are UTF-8 count.
     ///
     /// # Errors
-    /// There is no such column, it is of another type, or the bytes are not UTF-8.
+    /// The column does not exist, has another type, or the bytes are not UTF-8.
     #[inline]
     pub fn str(&self, name: &'static str) -> Result<Option<&'a str>, OperatorError> {
         let index = self.columns.find(name)?;
@@ -182,7 +182,7 @@ impl<'a> Record<'a> {
     /// Bytes; text counts.
     ///
     /// # Errors
-    /// There is no such column, or it is of another type.
+    /// The column does not exist or has another type.
     #[inline]
     pub fn bytes(&self, name: &'static str) -> Result<Option<&'a [u8]>, OperatorError> {
         let index = self.columns.find(name)?;
@@ -204,7 +204,7 @@ impl<'a> Record<'a> {
     /// True or false.
     ///
     /// # Errors
-    /// There is no such column, or it is of another type.
+    /// The column does not exist or has another type.
     pub fn bool(&self, name: &'static str) -> Result<Option<bool>, OperatorError> {
         let index = self.columns.find(name)?;
         match &self.columns.columns[index] {

@@ -39,7 +39,7 @@ impl IntTable {
         self.slots.capacity() * size_of::<IntSlot>()
     }
 
-    /// Forgets all keys; memory is kept.
+    /// Removes all keys; keeps the memory.
     pub(super) fn clear(&mut self) {
         self.held = 0;
         self.round = self.round.checked_add(1).unwrap_or_else(|| {
@@ -83,7 +83,7 @@ impl IntTable {
         }
     }
 
-    /// The group of a key that is held.
+    /// The group of a known key.
     pub(super) fn get(&self, key: i64, hash: u64) -> Option<u32> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut at = hash as usize & mask;
@@ -99,7 +99,7 @@ impl IntTable {
         }
     }
 
-    /// Makes room for so many keys in all.
+    /// Reserves memory for a total number of keys.
     pub(super) fn reserve(&mut self, keys: usize, hash_of: impl Fn(i64) -> u64) {
         // As many as growing step by step would have come to.
         let size = (keys * 4).div_ceil(3).next_power_of_two();

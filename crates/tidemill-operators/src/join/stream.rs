@@ -1,6 +1,6 @@
 //! Stream with stream: pairs of equal key whose times are at most `within` apart.
 //!
-//! - In a cycle each left row meets the right rows held so far, in order of arrival; then each
+//! - In a cycle each left row meets the right rows stored so far, in order of arrival; then each
 //!   right row meets the left rows held, those of this cycle too. So each pair is found once, by
 //!   whichever came later. A key's rows are kept in order of time, so that a row looks at those only
 //!   that are near enough, however many the key has.
@@ -166,7 +166,7 @@ impl WaitingRow {
 struct PortBlock<'a> {
     picked: PickedRows<'a>,
     keys: Keys,
-    /// The columns that are held.
+    /// The stored columns.
     kept: RecordBatch,
 }
 

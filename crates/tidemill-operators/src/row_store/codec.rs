@@ -1,4 +1,4 @@
-//! Held rows as bytes, for checkpoints, and back.
+//! The codec of stored rows for checkpoints.
 
 use crate::lane::failed;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};

@@ -1,4 +1,4 @@
-//! Held rows as a table, for queries of a state.
+//! The table of stored rows, for queries of a state.
 
 use super::RowStore;
 use crate::lane::failed;
@@ -31,7 +31,7 @@ pub(crate) fn shown_schema(
     Arc::new(Schema::new(all.collect::<Vec<_>>()))
 }
 
-/// Columns that stand before and behind the held ones.
+/// Columns before and behind the stored ones.
 pub(crate) type ExtraColumns = (Vec<ArrayRef>, Vec<ArrayRef>);
 
 /// Gives held rows, in this order; `beside` makes the other columns, of which it is told the first

@@ -188,7 +188,7 @@ impl TopGroups {
         groups.iter().flat_map(best_first).unzip()
     }
 
-    /// The rows that are held.
+    /// The stored rows.
     pub(super) fn held_rows(&self) -> &RowStore<()> {
         &self.held
     }
@@ -322,7 +322,7 @@ impl GroupRows<'_> {
         self.groups
     }
 
-    /// Takes a row: it is held if it is among the best of its group.
+    /// Takes a row and stores it if it is among the best of its group.
     pub(super) fn take(&mut self, it: Arrival<'_>) {
         let groups = &mut *self.groups;
         let arrival = groups.arrived;

@@ -1,4 +1,4 @@
-//! Count windows: after every so many records of a key, aggregates over its last records.
+//! Count windows: after each given number of records of a key, aggregates over its last records.
 //!
 //! ```text
 //! records   [pane][pane][pane][pane]          a pane: the greatest common divisor of size, every

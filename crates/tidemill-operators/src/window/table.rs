@@ -19,7 +19,7 @@ pub(super) struct AggregateTable {
     partly: Option<ResidentGroups>,
 }
 
-/// The groups that are in memory, of a table of which a checkpoint has more.
+/// The groups in memory of a table whose checkpoint has more.
 struct ResidentGroups {
     /// By group: the number that it has in the whole table, and is saved under.
     numbers: Vec<u32>,
@@ -112,7 +112,7 @@ impl AggregateTable {
         Ok(())
     }
 
-    /// Forgets everything; memory is kept.
+    /// Removes all groups; keeps the memory.
     pub(super) fn reset(&mut self) {
         self.groups.reset();
         self.cells.reset();

@@ -22,17 +22,17 @@ pub(super) enum Builder {
     F32(builder::Float32Builder),
     F64(builder::Float64Builder),
     Str(builder::StringBuilder),
-    /// Bytes, each value so many if they are all as long.
+    /// Bytes; with a length, every value has exactly that many.
     Bytes(builder::BinaryBuilder, Option<i32>),
     Time(builder::TimestampMicrosecondBuilder, Scale),
-    /// So many nulls of a type whose values only batches can have.
+    /// A number of nulls, of a type whose values only batches can have.
     Other(usize),
 }
 
 /// The moments that a type can tell.
 #[derive(Clone, Copy)]
 pub(super) enum Scale {
-    /// Multiples of so many microseconds.
+    /// Multiples of this many microseconds.
     Coarse(i64),
     Nanos,
 }
