@@ -4,10 +4,12 @@
 //! one text is a plain function; `tests` shows the texts it refuses.
 
 mod documents;
+mod formats;
 mod robustness;
 mod rules;
 mod tests;
 mod tree;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -137,6 +139,63 @@ fn files_are_tidy() {
         offences.extend(rules::offences(name, text).into_iter().map(|it| format!("{name}: {it}")));
     }
     refuse(&offences);
+}
+
+#[test]
+fn documents_name_sources_that_are_there() {
+    let sources = tree::sources();
+    let mut offences = Vec::new();
+    for (name, text) in &tree::documents() {
+        offences.extend(documents::source_offences(name, text, sources.keys()));
+    }
+    refuse(&offences);
+}
+
+#[test]
+fn architecture_is_short() {
+    const LINES_MAX: usize = 300;
+    let page = tree::documents().remove("ARCHITECTURE.md").expect("the map of the code");
+    let lines = page.lines().count();
+    assert!(
+        lines <= LINES_MAX,
+        "ARCHITECTURE.md: {lines} lines, {LINES_MAX} at most: docs/internals has room"
+    );
+}
+
+#[test]
+fn files_are_named_after_things() {
+    let offences: Vec<String> =
+        tree::sources().keys().filter_map(|it| words::file_offence(it)).collect();
+    refuse(&offences);
+}
+
+#[test]
+fn a_type_name_stands_for_two_types_at_most() {
+    refuse(&words::type_offences(&tree::sources()));
+}
+
+#[test]
+fn doc_comments_are_plain_sentences() {
+    let mut prose = words::Prose::default();
+    for text in tree::sources().iter().filter(|(name, _)| !words::is_test(name)).map(|it| it.1) {
+        prose.add(text);
+    }
+    refuse(&prose.offences());
+}
+
+#[test]
+fn citations_lead_to_published_texts() {
+    let mut offences = Vec::new();
+    for (name, text) in tree::sources().iter().chain(&tree::documents()) {
+        offences.extend(words::citation_offences(name, text));
+    }
+    refuse(&offences);
+}
+
+#[test]
+fn the_table_of_formats_has_the_versions_of_the_code() {
+    let page = tree::documents().remove("docs/formats.md").expect("the page of formats");
+    refuse(&formats::offences(&page, &tree::sources()));
 }
 
 #[test]

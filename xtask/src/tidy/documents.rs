@@ -44,6 +44,43 @@ pub(super) fn offences(name: &str, text: &str, exists: &dyn Fn(&str, &str) -> bo
     offences
 }
 
+/// Complaints about sources that a document names and the repository does not have.
+///
+/// A name is a word in backticks that ends in `.rs`; it may leave out leading folders. Placeholders
+/// are in capitals (`FORMAT.rs`), and the history of names is what a decision page is for.
+pub(super) fn source_offences<'a>(
+    name: &str,
+    text: &str,
+    sources: impl Iterator<Item = &'a String> + Clone,
+) -> Vec<String> {
+    let is_history = name.starts_with("docs/rfcs/") || name == "CHANGELOG.md";
+    if is_history {
+        return Vec::new();
+    }
+    let mut offences = Vec::new();
+    for (number, line) in prose(text) {
+        for word in line.split('`').skip(1).step_by(2).filter(|it| it.ends_with(".rs")) {
+            let is_placeholder =
+                word.contains(['{', '*', ' ']) || word.chars().any(|it| it.is_ascii_uppercase());
+            let is_there =
+                || sources.clone().any(|it| *it == word || it.ends_with(&format!("/{word}")));
+            if !is_placeholder && !is_there() {
+                offences.push(format!("{name}:{number}: no such source: {word}"));
+            }
+        }
+    }
+    offences
+}
+
+#[test]
+fn a_source_that_is_named_is_there() {
+    let sources = ["crates/tidemill-flow/src/runtime/inbox.rs".to_owned()];
+    let count = |name: &str, text: &str| source_offences(name, text, sources.iter()).len();
+    assert_eq!(count("a.md", "see `runtime/inbox.rs`, `inbox.rs` and `FORMAT.rs`\n"), 0);
+    assert_eq!(count("a.md", "see `box.rs`\n"), 1);
+    assert_eq!(count("docs/rfcs/a.md", "was `box.rs`\n"), 0);
+}
+
 #[test]
 fn titles_and_links_are_found() {
     let count = |text: &str| offences("a.md", text, &|_, target| target == "b.md").len();
