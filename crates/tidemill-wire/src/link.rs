@@ -21,7 +21,7 @@ use zerocopy::{
 mod tests;
 
 const MAGIC: [u8; 4] = *b"TMLK";
-const VERSION: u8 = 2;
+const LINK_VERSION: u8 = 2;
 
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = size_of::<RawHead>();
@@ -163,7 +163,7 @@ impl FrameHead {
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut raw = RawHead {
             magic: MAGIC,
-            version: VERSION,
+            version: LINK_VERSION,
             kind: self.kind as u8,
             packing: u8::from(self.packed),
             payload: self.payload as u8,
@@ -198,7 +198,7 @@ impl FrameHead {
         if raw.magic != MAGIC {
             return Err(HeadError::Magic(raw.magic));
         }
-        if raw.version != VERSION {
+        if raw.version != LINK_VERSION {
             return Err(HeadError::Version(raw.version));
         }
         if raw.head_crc.get() != checksum(&[&bytes[..HEAD_BYTES - 4]]) {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 const VERSIONS: &[(&str, &str)] = &[
     ("ledger", "LEDGER_VERSION"),
     ("link frames", "LINK_VERSION"),
-    ("log", "LOG_VERSION"),
     ("indexed backend", "INDEX_VERSION"),
     ("checkpoints", "MANIFEST_VERSION"),
     ("groups", "GROUP_VERSION"),

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Where the repository's own sources are.
-const ROOMS: &[&str] = &["crates", "xtask"];
+const ROOMS: &[&str] = &["crates", "fuzz", "xtask"];
 
 fn root() -> PathBuf {
     // Read at run time: `env!` would keep the path of the checkout that first built this binary.

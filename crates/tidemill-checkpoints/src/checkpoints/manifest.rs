@@ -12,7 +12,7 @@ pub(super) const PART_BYTES: usize = 2 << 20;
 /// The same, for a stage whose rows are read back one by one.
 pub(super) const FINE_PART_BYTES: usize = 32 << 10;
 /// The first byte of a manifest: its version.
-const VERSION: u8 = 5;
+const MANIFEST_VERSION: u8 = 5;
 /// The version of manifests whose runs have no forms.
 const VERSION_WITHOUT_FORMS: u8 = 4;
 /// The version of manifests whose runs have no index of keys either.
@@ -198,7 +198,7 @@ impl Manifest {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        postcard::to_extend(self, vec![VERSION]).expect("plain values can be written")
+        postcard::to_extend(self, vec![MANIFEST_VERSION]).expect("plain values can be written")
     }
 
     pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<Self, CheckpointError> {
@@ -218,7 +218,9 @@ impl Manifest {
             whole::<Manifest<RunOfOneSize>>(bytes).map(Self::of_before).map_err(unreadable)
         };
         let manifest = match value.split_first() {
-            Some((&(VERSION | VERSION_WITHOUT_FORMS), rest)) => whole(rest).map_err(unreadable),
+            Some((&(MANIFEST_VERSION | VERSION_WITHOUT_FORMS), rest)) => {
+                whole(rest).map_err(unreadable)
+            }
             Some((&VERSION_WITHOUT_INDEX, rest)) => {
                 whole::<Manifest<RunWithoutIndex>>(rest).map(Self::of_before).map_err(unreadable)
             }

@@ -18,7 +18,7 @@ use tidemill_wire::chunk::crc32c;
 const FILE_MAGIC: [u8; 4] = *b"TMsf";
 const BATCH_MAGIC: [u8; 4] = *b"TMsb";
 const INDEX_MAGIC: [u8; 4] = *b"TMsi";
-const VERSION: u32 = 1;
+const INDEX_VERSION: u32 = 1;
 
 /// The bytes of the head of a data file.
 pub(crate) const FILE_HEAD_BYTES: usize = 32;
@@ -96,7 +96,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 pub(crate) fn file_head(store: u64, number: u64) -> [u8; FILE_HEAD_BYTES] {
     let mut head = [0; FILE_HEAD_BYTES];
     head[..4].copy_from_slice(&FILE_MAGIC);
-    head[4..8].copy_from_slice(&VERSION.to_le_bytes());
+    head[4..8].copy_from_slice(&INDEX_VERSION.to_le_bytes());
     head[8..16].copy_from_slice(&store.to_le_bytes());
     head[16..24].copy_from_slice(&number.to_le_bytes());
     let crc = crc32c(&head[..28]);
@@ -227,7 +227,7 @@ impl IndexWriter {
     pub(crate) fn finish(mut self, store: u64, covered: Covered) -> (Vec<u8>, Vec<u64>) {
         let head = &mut self.bytes[..INDEX_HEAD_BYTES];
         head[..4].copy_from_slice(&INDEX_MAGIC);
-        head[4..8].copy_from_slice(&VERSION.to_le_bytes());
+        head[4..8].copy_from_slice(&INDEX_VERSION.to_le_bytes());
         head[8..16].copy_from_slice(&store.to_le_bytes());
         head[16..24].copy_from_slice(&covered.file.to_le_bytes());
         head[24..32].copy_from_slice(&covered.position.to_le_bytes());
@@ -256,7 +256,7 @@ pub(crate) fn read_index(bytes: &[u8]) -> Result<IndexRead, &'static str> {
     if u32_at(bytes, end) != crc32c(&bytes[..end]) {
         return Err("its checksum is wrong");
     }
-    if u32_at(bytes, 4) != VERSION {
+    if u32_at(bytes, 4) != INDEX_VERSION {
         return Err("its version is not known to this build");
     }
     let covered = Covered {

@@ -1,4 +1,4 @@
-//! Checkpoints of a running job, made while it runs (DESIGN 6; ChronoStream III-B).
+//! Checkpoints of a running job, made while it runs (ChronoStream, section III-B).
 //!
 //! ```text
 //! thread         cycle c, that nobody has begun ──▶ at

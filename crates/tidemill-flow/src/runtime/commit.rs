@@ -1,4 +1,4 @@
-//! The commit thread: ledger first, then sinks (DESIGN 1, "The ledger").
+//! The commit thread: ledger first, then sinks.
 //!
 //! ```text
 //! source lanes ── cuts ──▶ ledger ── durable up to c ──▶ sinks commit up to c ──▶ sources go on

@@ -1,7 +1,7 @@
 //! The pace of a job: the cycles that may begin, and their recorded times.
 //!
 //! A source slice ends its cycle when its time is up, or its size is reached, or another source
-//! slice is ahead (DESIGN 1, "Pace"). Sources that are read before others (`preload`) hold the
+//! slice is ahead. Sources that are read before others (`preload`) hold the
 //! others back: those cut empty cycles until the last preloaded record is cut.
 
 use std::collections::VecDeque;
