@@ -351,10 +351,25 @@ impl Checkpoints {
     /// # Errors
     /// An error of the backend. The checkpoint before is still the newest then, and this may be
     /// tried again.
+    ///
+    /// # Panics
+    /// Panics if the manifest is not of the current checkpoint, which is an error of the engine.
     pub fn complete(&mut self, manifest: Manifest) -> Result<(), CheckpointError> {
+        assert_eq!(manifest.number, self.last, "the current checkpoint is completed");
+        debug_assert!(
+            self.names_all_runs(&manifest),
+            "a manifest names all runs of its checkpoint"
+        );
         // What the manifest names is there before it is.
         self.backend.commit(&mut self.batch)?;
         self.settle(manifest)
+    }
+
+    /// Returns true if a manifest names all runs that its checkpoint wrote.
+    fn names_all_runs(&self, manifest: &Manifest) -> bool {
+        let named: BTreeSet<&RunRef> = manifest.runs().collect();
+        let mut written = self.chains.values().flatten();
+        written.all(|run| run.checkpoint != manifest.number || named.contains(run))
     }
 
     /// Makes a manifest the newest.

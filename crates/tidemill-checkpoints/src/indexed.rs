@@ -236,6 +236,7 @@ impl IndexedStore {
             return Err(BackendError::Failed { path: self.folder.clone() });
         }
         let file_bytes = self.file_bytes_max();
+        debug_assert!(writer.length.is_multiple_of(ALIGN as u64), "batches begin aligned");
         if writer.length > FILE_HEAD_BYTES as u64
             && writer.length + batch.bytes() as u64 > file_bytes
         {

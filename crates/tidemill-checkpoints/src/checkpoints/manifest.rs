@@ -197,7 +197,26 @@ impl Manifest {
         self.runs().fold(0, |sum, run| sum.saturating_add(of_run(run)))
     }
 
+    /// The name and number of a slice whose runs are out of order, if there is one: each run is newer
+    /// than the one before it, and none is newer than the checkpoint.
+    fn disorder(&self) -> Option<(&str, usize)> {
+        let is_in_order = |runs: &Vec<RunRef>| {
+            runs.is_sorted_by(|a, b| (a.checkpoint, a.nth) < (b.checkpoint, b.nth))
+                && runs.last().is_none_or(|last| last.checkpoint <= self.number)
+        };
+        self.stages.iter().find_map(|stage| {
+            let slice = stage.slices.iter().position(|runs| !is_in_order(runs))?;
+            Some((&stage.name[..], slice))
+        })
+    }
+
+    /// Encodes it, behind its version.
+    ///
+    /// # Panics
+    /// Panics if runs of a slice are out of order, which is an error of the engine. A manifest that is
+    /// read with such runs is refused as damaged.
     pub(super) fn encode(&self) -> Vec<u8> {
+        assert_eq!(self.disorder(), None, "the runs of a slice are in order");
         postcard::to_extend(self, vec![MANIFEST_VERSION]).expect("plain values can be written")
     }
 
@@ -231,10 +250,14 @@ impl Manifest {
             }
             None => Err(failed("its manifest is empty".to_owned())),
         };
-        manifest.and_then(|manifest: Self| match manifest.number == number {
-            true => Ok(manifest),
-            false => Err(failed("its manifest is that of another".to_owned())),
-        })
+        let manifest: Self = manifest?;
+        if manifest.number != number {
+            return Err(failed("its manifest is that of another".to_owned()));
+        }
+        if let Some((stage, slice)) = manifest.disorder() {
+            return Err(failed(format!("the runs of slice {slice} of `{stage}` are out of order")));
+        }
+        Ok(manifest)
     }
 }
 

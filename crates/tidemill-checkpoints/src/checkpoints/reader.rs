@@ -146,6 +146,10 @@ impl Drop for PinnedCheckpoint {
     fn drop(&mut self) {
         let mut shared = lock(&self.looker.shared);
         let number = self.manifest.number;
+        debug_assert!(
+            shared.is_pinned(number),
+            "a pinned checkpoint is counted until it is dropped"
+        );
         if let Some(count) = shared.pinned.get_mut(&number) {
             *count -= 1;
             if *count == 0 {

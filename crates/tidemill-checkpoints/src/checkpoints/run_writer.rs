@@ -60,12 +60,14 @@ impl Checkpoints {
             run.clear();
             run.reserve(run_bytes);
             changes.write_run(may_have_forms, &mut self.order, &mut run);
+            assert_eq!(run.len(), run_bytes, "a delta writes the run that it announced");
             self.add(slice, number, &run);
             self.run = run;
         } else {
             let run = self.named_next(slice, number, (run_bytes, PART_BYTES, 0));
             let mut parts = RunParts::new(&mut self.batch, run);
             changes.write_run(may_have_forms, &mut self.order, &mut parts);
+            parts.finish();
         }
         Ok(run_bytes as u64)
     }
@@ -181,12 +183,23 @@ impl<'a> RunParts<'a> {
         Self { batch, run, nth: 0, left: run.bytes as usize, room: 0..0 }
     }
 
+    /// Ends the run.
+    ///
+    /// # Panics
+    /// Panics if the delta wrote fewer bytes than it announced, which is an error of the engine: the
+    /// manifest names the length. Writing more panics too, as there is no part for them.
+    fn finish(self) {
+        let missing = self.left + self.room.len();
+        assert_eq!(missing, 0, "a delta writes the run that it announced");
+    }
+
     /// Writes bytes that cross the end of a part.
     #[cold]
     fn put_across(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.room.is_empty() {
                 let part = self.left.min(self.run.part_bytes as usize);
+                assert!(part > 0, "a delta writes the run that it announced");
                 let room = self.batch.put_room(&self.run.key(self.nth), part);
                 self.room = room.expect("a part is no longer than any value");
                 self.left -= part;

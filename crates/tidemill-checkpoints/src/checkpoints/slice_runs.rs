@@ -80,6 +80,10 @@ impl SliceRuns {
                     return Err(run.is_missing());
                 }
             }
+            // The other side of the length that the manifest names.
+            if values.get().len() as u64 != run.bytes {
+                return Err(run.has_other_length(values.get().len()));
+            }
         }
         Ok(())
     }
@@ -89,6 +93,13 @@ impl RunRef {
     /// Reads one of its parts.
     pub(super) fn part(&self, backend: &dyn Backend, part: u64) -> Result<Bytes, CheckpointError> {
         backend.get(&self.key(part))?.ok_or_else(|| self.is_missing())
+    }
+
+    fn has_other_length(&self, bytes: usize) -> CheckpointError {
+        let (slice, named) = (self.slice, self.bytes);
+        let error =
+            SavedError::new(format!("a run of slice {slice} has {bytes} bytes instead of {named}"));
+        CheckpointError::Saved { number: self.checkpoint, error }
     }
 
     fn is_missing(&self) -> CheckpointError {

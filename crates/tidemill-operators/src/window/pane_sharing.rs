@@ -1,4 +1,5 @@
-//! Stages with windows over time that read one input by one key keep shared panes once (KerA,
+//! Sharing of panes: stages with windows over time that read one input by one key keep each pane
+//! once (Marcu, "KerA: A Unified Ingestion and Storage System for Scalable Big Data Processing",
 //! chapter 4).
 //!
 //! ```text
