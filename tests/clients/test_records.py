@@ -5,7 +5,9 @@ import subprocess
 import threading
 import time
 
+import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import wire
 from agents import CLIENTS, Failed, record
