@@ -18,8 +18,9 @@ const VERSIONS: &[(&str, &str)] = &[
 fn constant<'a>(sources: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     let declared = format!("const {name}: ");
     let mut lines = sources
-        .values()
-        .flat_map(|text| text.lines())
+        .iter()
+        .filter(|(file, _)| !file.starts_with("xtask/"))
+        .flat_map(|(_, text)| text.lines())
         .filter(|line| line.contains(&declared))
         .filter_map(|line| line.split_once("= ")?.1.strip_suffix(';'));
     let value = lines.next()?;

@@ -3,7 +3,7 @@
 //! A node is asked by the job's name. A job that `tidemill run` ran in a folder is named by its file,
 //! with that folder; it must not be running.
 
-mod on_node;
+mod node_states;
 
 use super::checkpoint::OfArguments;
 use super::node::{NodeArguments, word};
@@ -174,7 +174,7 @@ impl Stored {
 }
 
 fn tables(of: &OfArguments) -> ExitResult<u8> {
-    let Some(data) = &of.data else { return on_node::tables(of) };
+    let Some(data) = &of.data else { return node_states::tables(of) };
     let stored = Stored::open(of, data)?;
     let document = json!({ "tables": state_query::tables(&stored.stages) });
     if of.node.json {
@@ -202,7 +202,7 @@ fn show_tables(tables: &Value) -> String {
 
 fn query(arguments: &QueryArguments) -> ExitResult<u8> {
     let state = &arguments.state;
-    let Some(data) = &state.of.data else { return on_node::query(arguments) };
+    let Some(data) = &state.of.data else { return node_states::query(arguments) };
     let stored = Stored::open(&state.of, data)?;
     let look = stored.look(state)?;
     let of = (stored.job.as_str(), &stored.stages, state.stage.as_str());
@@ -260,7 +260,7 @@ fn text(answer: &Answer) -> String {
 fn export(arguments: &ExportArguments) -> ExitResult<u8> {
     let (state, to) = (&arguments.state, &arguments.to);
     let node = &state.of.node;
-    let Some(data) = &state.of.data else { return on_node::export(arguments) };
+    let Some(data) = &state.of.data else { return node_states::export(arguments) };
     let stored = Stored::open(&state.of, data)?;
     let look = stored.look(state)?;
     let tables = match &arguments.table {
