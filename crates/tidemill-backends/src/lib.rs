@@ -31,4 +31,4 @@ mod runtime;
 mod seal;
 mod store;
 
-pub use remote::{Job, RemoteBackend};
+pub use remote::{OwnerJob, RemoteBackend};

@@ -34,7 +34,7 @@ const OPEN_AGAIN_US: u64 = 500_000;
 
 /// The job that owns a place on a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
+pub struct OwnerJob<'a> {
     /// The job's name: letters, digits, `-` and `_`.
     pub name: &'a str,
     /// The folder of its id, which one process locks.
@@ -55,7 +55,7 @@ impl RemoteBackend {
     /// # Errors
     /// An error of the server, or the place has another owner. A server that cannot be reached is
     /// tried for ten seconds.
-    pub fn redis(spec: &RedisSpec, job: Job<'_>, world: &World) -> Result<Self, BackendError> {
+    pub fn redis(spec: &RedisSpec, job: OwnerJob<'_>, world: &World) -> Result<Self, BackendError> {
         let identity = OwnerIdentity::open(world, job.folder)?;
         Self::open(Box::new(RedisStore::new(spec, job.name)?), identity, world)
     }
@@ -66,7 +66,7 @@ impl RemoteBackend {
     /// As [`Self::redis`].
     pub fn bucket(
         spec: &ObjectStoreSpec,
-        job: Job<'_>,
+        job: OwnerJob<'_>,
         world: &World,
     ) -> Result<Self, BackendError> {
         let identity = OwnerIdentity::open(world, job.folder)?;
@@ -77,7 +77,7 @@ impl RemoteBackend {
     ///
     /// # Errors
     /// As [`Self::redis`].
-    pub fn hbase(spec: &HbaseSpec, job: Job<'_>, world: &World) -> Result<Self, BackendError> {
+    pub fn hbase(spec: &HbaseSpec, job: OwnerJob<'_>, world: &World) -> Result<Self, BackendError> {
         let identity = OwnerIdentity::open(world, job.folder)?;
         Self::open(Box::new(HbaseTable::new(spec, job.name)?), identity, world)
     }

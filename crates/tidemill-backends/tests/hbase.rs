@@ -8,7 +8,7 @@
 mod contract;
 
 use std::{path::Path, sync::Arc};
-use tidemill_backends::{Job, RemoteBackend};
+use tidemill_backends::{OwnerJob, RemoteBackend};
 use tidemill_checkpoints::BackendError;
 use tidemill_env::World;
 use tidemill_types::{Span, job::HbaseSpec};
@@ -20,7 +20,7 @@ fn spec() -> HbaseSpec {
 }
 
 fn open_with(spec: &HbaseSpec, name: &str, folder: &Path) -> contract::Opened {
-    let backend = RemoteBackend::hbase(spec, Job { name, folder }, &World::real())?;
+    let backend = RemoteBackend::hbase(spec, OwnerJob { name, folder }, &World::real())?;
     Ok(Arc::new(backend))
 }
 

@@ -8,7 +8,7 @@
 mod contract;
 
 use std::{path::Path, sync::Arc};
-use tidemill_backends::{Job, RemoteBackend};
+use tidemill_backends::{OwnerJob, RemoteBackend};
 use tidemill_checkpoints::{Backend, BackendError, WriteBatch};
 use tidemill_env::World;
 use tidemill_types::{Span, job::RedisSpec};
@@ -29,7 +29,7 @@ fn name(under: &str) -> String {
 }
 
 fn open_with(spec: &RedisSpec, name: &str, folder: &Path) -> contract::Opened {
-    let backend = RemoteBackend::redis(spec, Job { name, folder }, &World::real())?;
+    let backend = RemoteBackend::redis(spec, OwnerJob { name, folder }, &World::real())?;
     Ok(Arc::new(backend))
 }
 

@@ -8,7 +8,7 @@
 mod contract;
 
 use std::{path::Path, sync::Arc};
-use tidemill_backends::{Job, RemoteBackend};
+use tidemill_backends::{OwnerJob, RemoteBackend};
 use tidemill_checkpoints::BackendError;
 use tidemill_env::World;
 use tidemill_types::{Span, job::ObjectStoreSpec};
@@ -26,7 +26,7 @@ fn spec() -> ObjectStoreSpec {
 }
 
 fn open_with(spec: &ObjectStoreSpec, name: &str, folder: &Path) -> contract::Opened {
-    let backend = RemoteBackend::bucket(spec, Job { name, folder }, &World::real())?;
+    let backend = RemoteBackend::bucket(spec, OwnerJob { name, folder }, &World::real())?;
     Ok(Arc::new(backend))
 }
 

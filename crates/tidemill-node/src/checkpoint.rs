@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use std::{path::Path, sync::Arc};
-use tidemill_backends::{Job, RemoteBackend};
+use tidemill_backends::{OwnerJob, RemoteBackend};
 use tidemill_checkpoints::{
     Backend, BackendError, CheckpointError, CheckpointInfo, Checkpoints, FileBackend,
     IndexedBackend, IndexedOptions, Manifest, SavedSink, SavedSource,
@@ -80,7 +80,7 @@ fn open_backend(
     world: &World,
 ) -> Result<Arc<dyn Backend>, BackendError> {
     let folder = data.join("checkpoints");
-    let job = Job { name: &spec.name, folder: &folder };
+    let job = OwnerJob { name: &spec.name, folder: &folder };
     match backend {
         BackendSpec::Indexed(_) => indexed(spec, &folder, world),
         BackendSpec::Files(_) => FileBackend::open(world, &folder).map(|it| Arc::new(it) as _),

@@ -48,16 +48,16 @@ pub(super) fn scanner(from: &str, to: &str, page_keys: u32) -> String {
 /// The rows of an answer in JSON.
 pub(super) fn rows(answer: &[u8]) -> Option<Vec<String>> {
     #[derive(serde::Deserialize)]
-    struct Rows {
+    struct Scan {
         #[serde(rename = "Row")]
-        rows: Vec<Row>,
+        rows: Vec<ScanRow>,
     }
     #[derive(serde::Deserialize)]
-    struct Row {
+    struct ScanRow {
         key: String,
     }
-    let Rows { rows } = serde_json::from_slice(answer).ok()?;
-    let row = |row: Row| String::from_utf8(STANDARD.decode(row.key).ok()?).ok();
+    let Scan { rows } = serde_json::from_slice(answer).ok()?;
+    let row = |row: ScanRow| String::from_utf8(STANDARD.decode(row.key).ok()?).ok();
     rows.into_iter().map(row).collect()
 }
 

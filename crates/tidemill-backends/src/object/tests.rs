@@ -4,7 +4,7 @@ mod dying;
 
 use super::*;
 use crate::remote::tests::{Mortal, survives_a_kill_at_any_request};
-use crate::{Job, RemoteBackend, contract, owner::OwnerIdentity};
+use crate::{OwnerJob, RemoteBackend, contract, owner::OwnerIdentity};
 use object_store::memory::InMemory;
 use std::{collections::BTreeMap, sync::Mutex};
 use tidemill_checkpoints::{Backend, WriteBatch};
@@ -95,7 +95,7 @@ fn an_endpoint_without_tls_has_to_be_meant() {
         virtual_hosted: false,
         timeout: Span(1_000_000),
     };
-    let job = Job { name: "job", folder: folder.path() };
+    let job = OwnerJob { name: "job", folder: folder.path() };
     let error = RemoteBackend::bucket(&spec, job, &World::real()).err().unwrap();
     assert!(error.to_string().contains("allow_http"), "{error}");
 }

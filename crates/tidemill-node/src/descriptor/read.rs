@@ -16,7 +16,7 @@ use std::fmt;
 
 /// Reads a value of type `T`.
 pub(crate) fn read<T: de::DeserializeOwned>(item: &Item) -> Result<T, Problem> {
-    T::deserialize(item).map_err(|ReadError(mut problem)| {
+    T::deserialize(item).map_err(|ItemError(mut problem)| {
         problem.path.reverse();
         *problem
     })
@@ -24,9 +24,9 @@ pub(crate) fn read<T: de::DeserializeOwned>(item: &Item) -> Result<T, Problem> {
 
 /// A problem whose path is still being collected, innermost name first.
 #[derive(Debug)]
-pub(crate) struct ReadError(Box<Problem>);
+pub(crate) struct ItemError(Box<Problem>);
 
-impl ReadError {
+impl ItemError {
     fn inside(mut self, name: &str) -> Self {
         self.0.path.push(name.to_owned());
         self
@@ -48,21 +48,21 @@ impl ReadError {
     }
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for ItemError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
     }
 }
 
-impl std::error::Error for ReadError {}
+impl std::error::Error for ItemError {}
 
 /// Longest message of a type, in characters.
 const MESSAGE_SHOWN_MAX: usize = 400;
 
-fn unknown(kind: &str, name: &str, names: &[&'static str]) -> ReadError {
+fn unknown(kind: &str, name: &str, names: &[&'static str]) -> ItemError {
     let message = format!("unknown {kind} `{}`", excerpt(name, VALUE_SHOWN_MAX));
     let problem = Problem::new(Path::new(), message).one_of(name, names.iter().copied());
-    ReadError(Box::new(problem))
+    ItemError(Box::new(problem))
 }
 
 fn found(what: Unexpected<'_>) -> String {
@@ -96,7 +96,7 @@ fn wanted(expected: &dyn Expected) -> String {
     }
 }
 
-impl de::Error for ReadError {
+impl de::Error for ItemError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         // Types name what they refuse as it was written.
         let message = message.to_string();
@@ -125,16 +125,16 @@ impl de::Error for ReadError {
 }
 
 impl<'de> Deserializer<'de> for &'de Item {
-    type Error = ReadError;
+    type Error = ItemError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ItemError> {
         match &self.value {
             ItemValue::Null => visitor.visit_unit(),
             ItemValue::Bool(value) => visitor.visit_bool(*value),
             ItemValue::Unsigned(value) => visitor.visit_u64(*value),
             ItemValue::Signed(value) => visitor.visit_i64(*value),
             ItemValue::Float(value) => {
-                visitor.visit_f64(*value).map_err(|error: ReadError| error.of(&self.raw))
+                visitor.visit_f64(*value).map_err(|error: ItemError| error.of(&self.raw))
             }
             ItemValue::Text(value) => visitor.visit_borrowed_str(value),
             ItemValue::List(entries) => visitor.visit_seq(Entries { entries, next: 0 }),
@@ -142,7 +142,7 @@ impl<'de> Deserializer<'de> for &'de Item {
         }
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ItemError> {
         match &self.value {
             ItemValue::Bool(_)
             | ItemValue::Unsigned(_)
@@ -152,18 +152,18 @@ impl<'de> Deserializer<'de> for &'de Item {
         }
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ItemError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ItemError> {
         match &self.value {
             ItemValue::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ItemError> {
         match &self.value {
             ItemValue::Null => visitor.visit_map(Fields { entries: &[], next: 0 }),
             _ => self.deserialize_any(visitor),
@@ -175,9 +175,9 @@ impl<'de> Deserializer<'de> for &'de Item {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, ItemError> {
         match &self.value {
-            ItemValue::List(_) => Err(ReadError::invalid_type(Unexpected::Seq, &visitor)),
+            ItemValue::List(_) => Err(ItemError::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.deserialize_map(visitor),
         }
     }
@@ -187,7 +187,7 @@ impl<'de> Deserializer<'de> for &'de Item {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, ItemError> {
         let names = format!("one of {}", one_of(variants).trim_start_matches("one of "));
         match &self.value {
             ItemValue::Text(name) => visitor.visit_enum(Choice { name, at: None, value: None }),
@@ -201,11 +201,11 @@ impl<'de> Deserializer<'de> for &'de Item {
                 let message =
                     format!("found {count} choices: {}", excerpt(&names, VALUE_SHOWN_MAX));
                 let problem = Problem::new(Path::new(), message);
-                Err(ReadError(Box::new(problem.expected(format!("exactly {}", one_of(variants))))))
+                Err(ItemError(Box::new(problem.expected(format!("exactly {}", one_of(variants))))))
             }
             _ => {
                 let message = format!("found {}", self.describe());
-                Err(ReadError(Box::new(Problem::new(Path::new(), message).expected(names))))
+                Err(ItemError(Box::new(Problem::new(Path::new(), message).expected(names))))
             }
         }
     }
@@ -214,7 +214,7 @@ impl<'de> Deserializer<'de> for &'de Item {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, ItemError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -230,12 +230,12 @@ struct Entries<'de> {
 }
 
 impl<'de> SeqAccess<'de> for Entries<'de> {
-    type Error = ReadError;
+    type Error = ItemError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, ReadError> {
+    ) -> Result<Option<T::Value>, ItemError> {
         let Some(entry) = self.entries.get(self.next) else { return Ok(None) };
         self.next += 1;
         let number = self.next - 1;
@@ -249,18 +249,18 @@ struct Fields<'de> {
 }
 
 impl<'de> MapAccess<'de> for Fields<'de> {
-    type Error = ReadError;
+    type Error = ItemError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, ReadError> {
+    ) -> Result<Option<K::Value>, ItemError> {
         let Some((name, _)) = self.entries.get(self.next) else { return Ok(None) };
         self.next += 1;
         seed.deserialize(name.text.as_str().into_deserializer()).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ItemError> {
         let (name, value) = &self.entries[self.next - 1];
         seed.deserialize(value).map_err(|error| error.inside(&name.text))
     }
@@ -275,29 +275,29 @@ struct Choice<'de> {
 }
 
 impl<'de> Choice<'de> {
-    fn place(&self, error: ReadError) -> ReadError {
+    fn place(&self, error: ItemError) -> ItemError {
         match self.at {
             Some(name) => error.inside(name),
             None => error,
         }
     }
 
-    fn needs_value(&self, what: &str) -> ReadError {
+    fn needs_value(&self, what: &str) -> ItemError {
         let problem = Problem::new(Path::new(), format!("`{}` needs {what}", self.name));
-        ReadError(Box::new(problem.expected(format!("`{{{}: ...}}`", self.name))))
+        ItemError(Box::new(problem.expected(format!("`{{{}: ...}}`", self.name))))
     }
 }
 
 impl<'de> EnumAccess<'de> for Choice<'de> {
-    type Error = ReadError;
+    type Error = ItemError;
     type Variant = Self;
 
     fn variant_seed<V: DeserializeSeed<'de>>(
         self,
         seed: V,
-    ) -> Result<(V::Value, Self::Variant), ReadError> {
+    ) -> Result<(V::Value, Self::Variant), ItemError> {
         let variant =
-            seed.deserialize(self.name.into_deserializer()).map_err(|error: ReadError| {
+            seed.deserialize(self.name.into_deserializer()).map_err(|error: ItemError| {
                 let error = if self.at.is_some() { error.at_name() } else { error };
                 self.place(error)
             })?;
@@ -306,26 +306,26 @@ impl<'de> EnumAccess<'de> for Choice<'de> {
 }
 
 impl<'de> VariantAccess<'de> for Choice<'de> {
-    type Error = ReadError;
+    type Error = ItemError;
 
-    fn unit_variant(self) -> Result<(), ReadError> {
+    fn unit_variant(self) -> Result<(), ItemError> {
         match self.value {
             None => Ok(()),
             Some(value) if matches!(value.value, ItemValue::Null) => Ok(()),
             Some(_) => {
-                Err(self.place(ReadError::custom(format!("`{}` takes no value", self.name))))
+                Err(self.place(ItemError::custom(format!("`{}` takes no value", self.name))))
             }
         }
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, ReadError> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, ItemError> {
         match self.value {
             Some(value) => seed.deserialize(value).map_err(|error| self.place(error)),
             None => Err(self.needs_value("a value")),
         }
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ReadError> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ItemError> {
         match self.value {
             Some(value) => value.deserialize_any(visitor).map_err(|error| self.place(error)),
             None => Err(self.needs_value("a list")),
@@ -336,7 +336,7 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
         self,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, ItemError> {
         match self.value {
             Some(value) => value.deserialize_any(visitor).map_err(|error| self.place(error)),
             None => Err(self.needs_value("a table")),
