@@ -3,7 +3,7 @@
 use crate::{
     fault::{Failures, Faults, PlantedFault},
     job::SimJob,
-    journal_sink::Rows,
+    journal_sink::CycleRows,
     life::{self, FOLDER, LivesOutcome},
     outputs,
 };
@@ -239,7 +239,7 @@ fn undisturbed(
     sim: &SimWorld,
     job: &SimJob,
     ledger: &BTreeMap<PathBuf, Vec<u8>>,
-) -> Result<Vec<Rows>, String> {
+) -> Result<Vec<CycleRows>, String> {
     let failed = |error: std::io::Error| error.to_string();
     for folder in ["/out", FOLDER] {
         sim.disk.create_dir_all(Path::new(folder)).map_err(failed)?;
@@ -263,9 +263,9 @@ fn undisturbed(
 }
 
 /// Describes the first difference of two outputs.
-fn difference(sink: usize, is: &Rows, should: &Rows) -> String {
+fn difference(sink: usize, is: &CycleRows, should: &CycleRows) -> String {
     let same = is.iter().zip(should).take_while(|(is, should)| is == should).count();
-    let show = |rows: &Rows| {
+    let show = |rows: &CycleRows| {
         let cut = |text: &str| text.chars().take(200).collect::<String>();
         rows.get(same)
             .map_or("nothing".to_owned(), |(cycle, text)| format!("{cycle}: {}", cut(text)))

@@ -20,7 +20,7 @@ use tidemill_types::Cycle;
 use tidemill_wire::journal;
 
 /// The rows of a cycle, as text.
-pub(crate) type Rows = Vec<(u64, String)>;
+pub(crate) type CycleRows = Vec<(u64, String)>;
 
 /// A sink's memory of its output in an earlier life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) struct JournalSink {
     is_torn: bool,
     /// The durable part of the length.
     durable: u64,
-    written: Rows,
+    written: CycleRows,
     /// The last cycle that was written, and the last that was committed.
     last: (Cycle, Cycle),
     /// Its planted fault, if there is one.
@@ -174,7 +174,7 @@ fn records(rows: &[(u64, String)]) -> Vec<u8> {
 }
 
 /// The cycles of a journal, and its length without a torn tail.
-pub(crate) fn read(bytes: &[u8]) -> Result<(Rows, usize), SinkError> {
+pub(crate) fn read(bytes: &[u8]) -> Result<(CycleRows, usize), SinkError> {
     let (records, length, error) = journal::read(bytes);
     if let Some(error) = error.filter(|error| !error.is_torn_tail()) {
         return Err(SinkError::new(error.to_string()));
@@ -191,7 +191,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Rows, usize), SinkError> {
 ///
 /// # Errors
 /// It wrote one differently.
-pub(crate) fn once(rows: Rows) -> Result<Rows, String> {
+pub(crate) fn once(rows: CycleRows) -> Result<CycleRows, String> {
     let mut once = BTreeMap::new();
     for (cycle, text) in rows {
         let first: &mut String = once.entry(cycle).or_insert_with(|| text.clone());

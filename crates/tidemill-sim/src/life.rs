@@ -13,7 +13,7 @@ use crate::{
     damage::{self, CHECKPOINTS},
     fault::{Failures, Faults, PlantedFault},
     job::SimJob,
-    journal_sink::Rows,
+    journal_sink::CycleRows,
     ledger,
     life_plan::{Event, JobRequest, LifePlan},
     outputs, second_process,
@@ -47,7 +47,7 @@ pub(crate) const FOLDER: &str = "/job";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LivesOutcome {
     /// The rows of each sink.
-    pub(crate) outputs: Vec<Rows>,
+    pub(crate) outputs: Vec<CycleRows>,
     /// All files of the ledger, those counted that were removed behind a checkpoint.
     pub(crate) ledger: BTreeMap<PathBuf, Vec<u8>>,
     pub(crate) lives: u64,

@@ -2,7 +2,7 @@
 //! committed positions of its sources. No record is lost.
 
 use super::{SimJob, SimStage, StageInput, named};
-use crate::{journal_sink::Rows, sim_source};
+use crate::{journal_sink::CycleRows, sim_source};
 use std::collections::BTreeMap;
 use tidemill_env::Random;
 use tidemill_flow::Partition;
@@ -50,7 +50,7 @@ impl SimJob {
     ///
     /// # Errors
     /// A record has made none, in some sink, or no dead letter.
-    pub(crate) fn repeated(&self, outputs: &[Rows]) -> Result<u64, String> {
+    pub(crate) fn repeated(&self, outputs: &[CycleRows]) -> Result<u64, String> {
         let mut repeated = 0;
         for (source, feed) in self.sources.iter().enumerate() {
             let lines = counts(feed.lines());
@@ -74,7 +74,7 @@ fn counts(lines: impl IntoIterator<Item = String>) -> BTreeMap<String, u64> {
     counts
 }
 
-fn lines_of(rows: &Rows) -> impl Iterator<Item = String> + '_ {
+fn lines_of(rows: &CycleRows) -> impl Iterator<Item = String> + '_ {
     rows.iter().flat_map(|(_, text)| text.lines().map(str::to_owned))
 }
 

@@ -4,7 +4,7 @@
 
 use super::{SimJob, SimStage, StageInput, named};
 use crate::{
-    journal_sink::Rows,
+    journal_sink::CycleRows,
     sim_source::{self, SourceFeed},
 };
 use arrow_cast::parse::string_to_timestamp_nanos;
@@ -106,7 +106,7 @@ impl SimJob {
     ///
     /// # Errors
     /// A row counts a record that no source has, or one record twice.
-    pub(crate) fn lost(&self, outputs: &[Rows]) -> Result<u64, String> {
+    pub(crate) fn lost(&self, outputs: &[CycleRows]) -> Result<u64, String> {
         let (mut kept, mut all) = (0_u64, 0_u64);
         for (nth, (told, rows)) in self.told.iter().zip(outputs).enumerate() {
             let lines = rows.iter().flat_map(|(cycle, text)| {
