@@ -18,6 +18,7 @@ mod decimals;
 pub(crate) mod failure;
 pub(crate) mod floats;
 pub(crate) mod nested;
+mod numerals;
 pub(crate) mod physical;
 pub(crate) mod postprocess;
 pub(crate) mod short_circuit;

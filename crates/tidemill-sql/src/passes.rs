@@ -14,6 +14,7 @@ pub(crate) mod coercion;
 pub(crate) mod intervals;
 pub(crate) mod like;
 pub(crate) mod microseconds;
+pub(crate) mod nanoseconds;
 mod operands;
 pub(crate) mod probe;
 pub(crate) mod subsecond;
@@ -32,6 +33,7 @@ pub(crate) fn compile_physical(
         .and_then(|it| in_kept_units(it, &coercion, schema))
         .and_then(|it| subsecond::without_digits(it, schema))
         .and_then(|it| microseconds::in_microseconds(it, schema))
+        .and_then(|it| nanoseconds::compared(it, schema))
         .and_then(|it| intervals::compared(it, schema))
         .map_err(|error| plan_error(&error))?;
     physical::refuse_constants(&logical)?;

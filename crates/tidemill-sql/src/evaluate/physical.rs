@@ -8,7 +8,7 @@
 
 use super::{
     canonical::{self, canonical},
-    casts, decimals, floats, nested,
+    casts, decimals, floats, nested, numerals,
     short_circuit::short_circuit,
     times,
 };
@@ -60,6 +60,9 @@ fn checked(
     }
     if let Some(it) = times::floored_cast(&node, input)? {
         return Ok(Transformed::yes(it));
+    }
+    if let Some(it) = numerals::plain_digits(&node, input)? {
+        return Ok(Transformed::yes(canonical(&it, input).unwrap_or(it)));
     }
     let made = if let Some(it) = node.downcast_ref::<BinaryExpr>() {
         let is_integer = it.left().data_type(input)?.is_integer();

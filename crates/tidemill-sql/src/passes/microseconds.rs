@@ -4,9 +4,14 @@
 //! nanoseconds cover the years 1677 to 2262. These passes use microseconds, the unit of records' times,
 //! wherever no digits are lost.
 
-use crate::catalogue::{self, TypeRule};
+use super::nanoseconds;
+use crate::{
+    catalogue::{self, TypeRule},
+    evaluate::physical,
+};
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{
-    DataType,
+    DataType, Schema,
     TimeUnit::{Microsecond, Nanosecond},
 };
 use datafusion_common::{
@@ -66,14 +71,20 @@ fn chosen(node: Logical, schema: &DFSchema) -> Transformed<Logical> {
         Logical::ScalarFunction(call)
             if catalogue::type_rule(call.func.name()) != TypeRule::Own =>
         {
-            several(&call.args, schema).map(|args| {
-                Logical::ScalarFunction(ScalarFunction { func: Arc::clone(&call.func), args })
-            })
+            match &call.args[..] {
+                // Its result is a time, and both are compared to the last digit.
+                [one, other] if call.func.name() == "nullif" && are_unlike(&call.args, schema) => {
+                    Some(null_if(one, other, schema))
+                }
+                args => alike(args, schema).map(|args| {
+                    Logical::ScalarFunction(ScalarFunction { func: Arc::clone(&call.func), args })
+                }),
+            }
         }
         Logical::BinaryExpr(it) if it.op == Operator::Minus => {
-            sides([&*it.left, &*it.right], schema).map(|sides| {
-                let [left, right] = sides.map(Box::new);
-                Logical::BinaryExpr(BinaryExpr { left, op: it.op, right })
+            alike([&*it.left, &*it.right], schema).and_then(|sides| {
+                let [left, right] = <[Logical; 2]>::try_from(sides).ok()?.map(Box::new);
+                Some(Logical::BinaryExpr(BinaryExpr { left, op: it.op, right }))
             })
         }
         Logical::Case(it) => case(it, schema).map(Logical::Case),
@@ -90,7 +101,7 @@ fn case(it: &Case, schema: &DFSchema) -> Option<Case> {
     let conditions = it.expr.iter().chain(it.when_then_expr.iter().map(|it| &it.0));
     let values = it.when_then_expr.iter().map(|it| &it.1).chain(&it.else_expr);
     let conditions = it.expr.as_ref().and_then(|_| several(conditions.map(|it| &**it), schema));
-    let values = several(values.map(|it| &**it), schema);
+    let values = alike(values.map(|it| &**it), schema);
     if conditions.is_none() && values.is_none() {
         return None;
     }
@@ -148,11 +159,62 @@ fn several<'a>(
     all: impl IntoIterator<Item = &'a Logical>,
     schema: &DFSchema,
 ) -> Option<Vec<Logical>> {
+    let all: Vec<&Logical> = all.into_iter().collect();
+    if all.iter().all(|it| matches!(it, Logical::ScalarFunction(_))) {
+        return None;
+    }
     all.into_iter().map(|it| one(it, schema)).collect()
+}
+
+/// Times in microseconds that are chosen or subtracted: those in nanoseconds beside others, too.
+fn alike<'a>(
+    all: impl IntoIterator<Item = &'a Logical>,
+    schema: &DFSchema,
+) -> Option<Vec<Logical>> {
+    let all: Vec<&Logical> = all.into_iter().collect();
+    if let Some(made) = several(all.iter().copied(), schema) {
+        return Some(made);
+    }
+    if !are_unlike(all.iter().copied(), schema) {
+        return None;
+    }
+    let in_microseconds = |it: &Logical| match it.get_type(schema) {
+        Ok(DataType::Timestamp(Nanosecond, zone)) => {
+            let to = DataType::Timestamp(Microsecond, zone);
+            one(it, schema).unwrap_or_else(|| Logical::Cast(Cast::new(Box::new(it.clone()), to)))
+        }
+        _ => it.clone(),
+    };
+    Some(all.into_iter().map(in_microseconds).collect())
+}
+
+/// True if one of them is cast to nanoseconds to go with one that is in them.
+fn are_unlike<'a>(all: impl IntoIterator<Item = &'a Logical>, schema: &DFSchema) -> bool {
+    let (mut has_coarser, mut has_nanos) = (false, false);
+    for it in all {
+        let is_coarser = nanoseconds::in_own_unit(it, schema).is_some();
+        has_coarser |= is_coarser;
+        has_nanos |= !is_coarser
+            && matches!(it.get_type(schema), Ok(DataType::Timestamp(Nanosecond, _)))
+            && !matches!(it, Logical::Literal(value, _) if value.is_null());
+    }
+    has_coarser && has_nanos
+}
+
+/// `nullif` of times in unlike units, as a `case`.
+fn null_if(time: &Logical, other: &Logical, schema: &DFSchema) -> Logical {
+    let equal = time.clone().eq(other.clone());
+    let kept = one(time, schema).unwrap_or_else(|| time.clone());
+    let null = Logical::Literal(ScalarValue::Null, None);
+    let when_then_expr = vec![(Box::new(equal), Box::new(null))];
+    Logical::Case(Case { expr: None, when_then_expr, else_expr: Some(Box::new(kept)) })
 }
 
 /// A cast to nanoseconds as a cast to microseconds. None if that would lose digits.
 fn one(it: &Logical, schema: &DFSchema) -> Option<Logical> {
+    if let Some(made) = constant_in_microseconds(it) {
+        return Some(made);
+    }
     let Logical::Cast(Cast { expr, field }) = it else { return None };
     let DataType::Timestamp(Nanosecond, zone) = field.data_type() else { return None };
     let in_microseconds = DataType::Timestamp(Microsecond, zone.as_ref().map(Arc::clone));
@@ -166,6 +228,24 @@ fn one(it: &Logical, schema: &DFSchema) -> Option<Logical> {
         other => matches!(other, DataType::Date32 | DataType::Date64),
     };
     is_kept.then(|| Logical::Cast(Cast::new(expr.clone(), in_microseconds)))
+}
+
+/// A constant call that gives nanoseconds, such as `to_timestamp('2024-01-01')`, as a constant in
+/// microseconds. None if that would lose digits.
+fn constant_in_microseconds(it: &Logical) -> Option<Logical> {
+    if !matches!(it, Logical::ScalarFunction(_)) || it.any_column_refs() {
+        return None;
+    }
+    let nothing = DFSchema::empty();
+    let Ok(DataType::Timestamp(Nanosecond, zone)) = it.get_type(&nothing) else { return None };
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let row =
+        RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).ok()?;
+    let made = physical::physical(it, &nothing).ok()?.evaluate(&row).ok()?.into_array(1).ok()?;
+    let value = ScalarValue::try_from_array(&made, 0).ok()?;
+    let ScalarValue::TimestampNanosecond(Some(nanos), _) = value else { return None };
+    let micros = (nanos % 1_000 == 0).then_some(nanos / 1_000)?;
+    Some(Logical::Literal(ScalarValue::TimestampMicrosecond(Some(micros), zone), None))
 }
 
 /// The constant of a literal or of a cast literal, such as `date '9000-01-01'`. None if it has digits

@@ -13,7 +13,7 @@ use crate::{
     catalogue::registry,
     error::{ExprError, plan_error},
     evaluate,
-    passes::{coercion::Coercion, intervals, microseconds, probe, subsecond},
+    passes::{coercion::Coercion, intervals, microseconds, nanoseconds, probe, subsecond},
     resolve::refuse_unfit,
 };
 use arrow_schema::{DataType, Schema, SchemaRef};
@@ -255,7 +255,8 @@ pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach
     reach.of_constants()?;
     evaluate::physical::refuse_constants(&expr)?;
     // These numbers are small, and their function has no name that could be judged.
-    let simple = intervals::compared(expr, schema)
+    let simple = nanoseconds::compared(expr, schema)
+        .and_then(|it| intervals::compared(it, schema))
         .and_then(|it| coercion.finished(it))
         .map_err(|error| placed(&error))?;
     probe::refuse_wrong_constants(&simple, schema)?;
