@@ -83,6 +83,9 @@ pub(crate) enum Body {
     Groups,
     /// Whole numbers and decimals of a list are added exactly.
     Sum,
+    /// `to_timestamp`: dates and times of other units than nanoseconds become microseconds, which know
+    /// all years.
+    Timestamp,
     /// Fields of an object that is null are null.
     Fields,
     /// Next to a column, constants become columns too: DataFusion would read only the first row of the

@@ -1,4 +1,4 @@
-//! Rewrites of a resolved expression, in order, before it becomes a physical one.
+//! Rewrites of a resolved expression, in order, before it becomes a physical one: [`PASSES`].
 
 use crate::{
     error::{ExprError, plan_error},
@@ -19,27 +19,123 @@ mod operands;
 pub(crate) mod probe;
 pub(crate) mod subsecond;
 
+/// The part of a query's planning that a pass belongs to. An expression of a job runs through all parts,
+/// one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueryPart {
+    /// Over the whole plan, so that each step knows the types of the one before.
+    Plan,
+    /// Over one expression of a step, before the memory that it may take is bounded.
+    Types,
+    /// Over one expression of a step, after that.
+    Values,
+}
+
+/// One rewrite of an expression.
+struct Pass {
+    name: &'static str,
+    /// One reason, as in `docs/internals/sql.md`.
+    reason: &'static str,
+    part: QueryPart,
+    run: fn(Logical, &DFSchema, &Coercion<'_>) -> Result<Logical, DataFusionError>,
+}
+
+/// All passes in their order. `docs/internals/sql.md` shows the same table.
+const PASSES: [Pass; 10] = [
+    Pass {
+        name: "zones",
+        reason: "`at time zone` gives microseconds, in which all years fit",
+        part: QueryPart::Plan,
+        run: |expr, schema, _| microseconds::zones_in_microseconds(expr, schema),
+    },
+    Pass {
+        name: "choices",
+        reason: "operands get one type that holds all of both; choices and differences of times are in microseconds",
+        part: QueryPart::Plan,
+        run: |expr, schema, coercion| in_kept_units(coercion.typed(expr)?, coercion, schema),
+    },
+    Pass {
+        name: "types",
+        reason: "functions are the catalogue's; `coalesce` and `nvl` become `case`",
+        part: QueryPart::Types,
+        run: |expr, _, coercion| coercion.typed(expr),
+    },
+    Pass {
+        name: "digits",
+        reason: "a constant with more digits than the time beside it is compared without those",
+        part: QueryPart::Types,
+        run: |expr, schema, _| subsecond::without_digits(expr, schema),
+    },
+    Pass {
+        name: "microseconds",
+        reason: "times are compared with texts and dates in microseconds",
+        part: QueryPart::Types,
+        run: |expr, schema, _| microseconds::in_microseconds(expr, schema),
+    },
+    Pass {
+        name: "overflow",
+        reason: "sums and products of constants that overflow are refused",
+        part: QueryPart::Values,
+        run: |expr, _, _| physical::refuse_constants(&expr).map(|()| expr),
+    },
+    Pass {
+        name: "nanoseconds",
+        reason: "times of unlike units are compared by their count of nanoseconds, in 128 bits",
+        part: QueryPart::Values,
+        run: |expr, schema, _| nanoseconds::compared(expr, schema),
+    },
+    Pass {
+        name: "intervals",
+        reason: "intervals are compared by their length",
+        part: QueryPart::Values,
+        run: |expr, schema, _| intervals::compared(expr, schema),
+    },
+    Pass {
+        name: "constants",
+        reason: "constants are computed, casts beside them go to them, `in` and `case x when` say what `=` says",
+        part: QueryPart::Values,
+        run: |expr, _, coercion| coercion.finished(expr),
+    },
+    Pass {
+        name: "probe",
+        reason: "units, patterns and formats that are wrong for every record are refused",
+        part: QueryPart::Values,
+        run: |expr, schema, _| probe::refuse_wrong_constants(&expr, schema).map(|()| expr),
+    },
+];
+
 /// Most nested levels of choices among times that are converted to microseconds.
 const CHOICES_MAX: usize = 8;
+
+/// Runs the passes of some parts over an expression.
+pub(crate) fn run_passes(
+    logical: Logical,
+    schema: &DFSchema,
+    parts: &[QueryPart],
+) -> Result<Logical, DataFusionError> {
+    let coercion = Coercion::new(schema);
+    let mut passes = PASSES.iter().filter(|pass| parts.contains(&pass.part));
+    passes.try_fold(logical, |expr, pass| (pass.run)(expr, schema, &coercion))
+}
 
 /// Runs all passes over an expression of a job, and makes the physical expression.
 pub(crate) fn compile_physical(
     logical: Logical,
     schema: &DFSchema,
 ) -> Result<Arc<dyn PhysicalExpr>, ExprError> {
-    let coercion = Coercion::new(schema);
-    let logical = microseconds::zones_in_microseconds(logical, schema)
-        .and_then(|it| coercion.typed(it))
-        .and_then(|it| in_kept_units(it, &coercion, schema))
-        .and_then(|it| subsecond::without_digits(it, schema))
-        .and_then(|it| microseconds::in_microseconds(it, schema))
-        .and_then(|it| nanoseconds::compared(it, schema))
-        .and_then(|it| intervals::compared(it, schema))
-        .map_err(|error| plan_error(&error))?;
-    physical::refuse_constants(&logical)?;
-    let logical = coercion.finished(logical).map_err(|error| plan_error(&error))?;
-    probe::refuse_wrong_constants(&logical, schema)?;
-    physical::physical(&logical, schema).map_err(|error| plan_error(&error))
+    let parts = [QueryPart::Plan, QueryPart::Types, QueryPart::Values];
+    run_passes(logical, schema, &parts)
+        .and_then(|it| physical::physical(&it, schema))
+        .map_err(|error| plan_error(&error))
+}
+
+/// The passes as rows of a table.
+#[cfg(test)]
+pub(crate) fn table() -> String {
+    let row = |(nth, pass): (usize, &Pass)| {
+        format!("| {} | `{}` | {} | {:?} |\n", nth + 1, pass.name, pass.reason, pass.part)
+    };
+    PASSES.iter().enumerate().map(row).collect()
 }
 
 /// Choices among times become microseconds, and dates that are moved by hours become times. The type of

@@ -4,6 +4,7 @@ mod edges;
 mod extremes;
 mod intervals;
 mod numerals;
+mod passes;
 mod regressions;
 mod semantics;
 mod units;

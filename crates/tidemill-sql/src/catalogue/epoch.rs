@@ -9,11 +9,14 @@ use arrow_array::{
     cast::AsArray,
     types::{Float32Type, Float64Type},
 };
-use arrow_cast::cast;
+use arrow_cast::{CastOptions, cast_with_options, display::FormatOptions};
 use arrow_schema::{DataType, Field, TimeUnit};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use std::sync::Arc;
+
+/// Values beyond the type are errors, not nulls.
+const MUST_FIT: CastOptions<'_> = CastOptions { safe: false, format_options: FormatOptions::new() };
 
 /// The function with its first argument cut to a multiple of the unit before.
 pub(super) fn in_unit(
@@ -24,7 +27,12 @@ pub(super) fn in_unit(
     let Some(first) = arguments.args.first() else {
         return function.invoke_with_args(arguments);
     };
+    let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
     let made = match first.data_type() {
+        // Microseconds know all years.
+        it if it.is_string() && arguments.args.len() == 1 => {
+            mapped(first, |texts| floor(&cast_with_options(texts, &micros, &MUST_FIT)?, unit))?
+        }
         it if it.is_string() => {
             let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
             let mut of_text = arguments.clone();
@@ -36,10 +44,9 @@ pub(super) fn in_unit(
             mapped(&arguments.args[0], |array| floor(array, unit))?
         }
         DataType::Timestamp(..) => mapped(first, |array| floor(array, unit))?,
-        DataType::Date32 | DataType::Date64 => mapped(first, |array| {
-            let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
-            floor(&cast(array, &micros)?, unit)
-        })?,
+        DataType::Date32 | DataType::Date64 => {
+            mapped(first, |array| floor(&cast_with_options(array, &micros, &MUST_FIT)?, unit))?
+        }
         DataType::Float64 => mapped(first, |array| {
             let floats = array.as_primitive::<Float64Type>();
             Ok(Arc::new(floats.unary::<_, Float64Type>(f64::floor)) as ArrayRef)
@@ -57,6 +64,29 @@ pub(super) fn in_unit(
         .collect();
     arguments.args[0] = made;
     function.invoke_with_args(arguments)
+}
+
+/// True for dates, and for times of all units but nanoseconds.
+pub(super) fn is_coarse(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Timestamp(unit, _) => *unit != TimeUnit::Nanosecond,
+        other => matches!(other, DataType::Date32 | DataType::Date64),
+    }
+}
+
+/// `to_timestamp`, in microseconds of what has no nanoseconds.
+pub(super) fn timestamp(
+    function: &ScalarUDF,
+    arguments: ScalarFunctionArgs,
+) -> Result<ColumnarValue> {
+    match arguments.args.first() {
+        Some(first) if is_coarse(&first.data_type()) => {
+            let options = &arguments.config_options;
+            let micros = datafusion_functions::datetime::to_timestamp_micros(options);
+            in_unit(&micros, TimeUnit::Microsecond, arguments)
+        }
+        _ => function.invoke_with_args(arguments),
+    }
 }
 
 fn mapped(

@@ -176,7 +176,7 @@ pub(super) const TABLE: &[FunctionRow] = &[
     row("to_hex"),
     row("to_local_time"),
     row("to_time"),
-    row("to_timestamp"),
+    row("to_timestamp").body(Body::Timestamp),
     row("to_timestamp_micros").body(Body::Epoch(TimeUnit::Microsecond)),
     row("to_timestamp_millis").body(Body::Epoch(TimeUnit::Millisecond)),
     row("to_timestamp_nanos"),

@@ -100,6 +100,9 @@ impl ScalarUDFImpl for WrappedFunction {
         let whole = first.and_then(|it| match self.body {
             Body::Whole(_) => rounding::whole_type(it.data_type()),
             Body::Cut => Some(it.data_type().clone()).filter(DataType::is_integer),
+            Body::Timestamp if epoch::is_coarse(it.data_type()) => {
+                Some(DataType::Timestamp(TimeUnit::Microsecond, None))
+            }
             _ => None,
         });
         match whole {
@@ -194,6 +197,7 @@ impl ScalarUDFImpl for WrappedFunction {
                 let (args, rows) = (arguments.args.clone(), arguments.number_rows);
                 floats::rounded(&args, self.function.invoke_with_args(arguments)?, rows)
             }
+            Body::Timestamp => epoch::timestamp(&self.function, arguments),
             Body::Epoch(unit) => epoch::in_unit(&self.function, unit, arguments),
             Body::Fields => fields::taken(&self.function, arguments),
             Body::Truncate | Body::Bin => {

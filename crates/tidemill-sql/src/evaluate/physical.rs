@@ -12,7 +12,6 @@ use super::{
     short_circuit::short_circuit,
     times,
 };
-use crate::error::{ExprError, plan_error};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
 use datafusion_common::{
@@ -116,11 +115,10 @@ fn is_of_zeros(node: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<bool, Dat
 
 /// Refuses sums, differences and products of constants that overflow: the simplifier would wrap them
 /// during planning. Types must be coerced.
-pub(crate) fn refuse_constants(expr: &Logical) -> Result<(), ExprError> {
+pub(crate) fn refuse_constants(expr: &Logical) -> Result<(), DataFusionError> {
     let nothing = DFSchema::empty();
     let options = RecordBatchOptions::new().with_row_count(Some(1));
-    let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)
-        .map_err(|error| plan_error(&error.into()))?;
+    let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
     let looked = expr.apply(|node| {
         let is_sum = match node {
             Logical::BinaryExpr(it) => is_arithmetic(it.op),
@@ -134,5 +132,5 @@ pub(crate) fn refuse_constants(expr: &Logical) -> Result<(), ExprError> {
         physical(node, &nothing)?.evaluate(&one)?;
         Ok(TreeNodeRecursion::Jump)
     });
-    looked.map(|_| ()).map_err(|error| plan_error(&error))
+    looked.map(|_| ())
 }

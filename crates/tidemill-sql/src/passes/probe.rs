@@ -4,11 +4,7 @@
 //! value of the subject's type: an empty text, or the first moment of 1970.
 
 use super::like;
-use crate::{
-    catalogue,
-    error::{ExprError, one_line, plan_error},
-    evaluate::physical,
-};
+use crate::{catalogue, evaluate::physical};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::Schema;
 use datafusion_common::{
@@ -19,19 +15,12 @@ use datafusion_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator, expr
 use std::sync::Arc;
 
 /// Refuses functions and patterns with invalid constants. Types must be coerced.
-pub(crate) fn refuse_wrong_constants(expr: &Logical, schema: &DFSchema) -> Result<(), ExprError> {
-    let mut found = None;
-    let looked = expr.apply(|node| {
-        Ok(match answer(node, schema) {
-            Ok(()) => TreeNodeRecursion::Continue,
-            Err(error) => {
-                found = Some(ExprError::new(one_line(&error)));
-                TreeNodeRecursion::Stop
-            }
-        })
-    });
-    looked.map_err(|error| plan_error(&error))?;
-    found.map_or(Ok(()), Err)
+pub(crate) fn refuse_wrong_constants(
+    expr: &Logical,
+    schema: &DFSchema,
+) -> Result<(), DataFusionError> {
+    let looked = expr.apply(|node| answer(node, schema).map(|()| TreeNodeRecursion::Continue));
+    looked.map(|_| ())
 }
 
 fn is_pattern(operator: Operator) -> bool {

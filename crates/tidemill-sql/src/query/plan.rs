@@ -13,7 +13,7 @@ use crate::{
     catalogue::registry,
     error::{ExprError, plan_error},
     evaluate,
-    passes::{coercion::Coercion, intervals, microseconds, nanoseconds, probe, subsecond},
+    passes::{QueryPart, run_passes},
     resolve::refuse_unfit,
 };
 use arrow_schema::{DataType, Schema, SchemaRef};
@@ -245,21 +245,12 @@ pub(super) fn schema_of(schema: &DFSchema) -> SchemaRef {
 /// The expression with coerced types and evaluated constants, and the bound of its results.
 pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach), ExprError> {
     refuse_unfit(&expr)?;
-    let coercion = Coercion::new(schema);
-    let expr = coercion
-        .typed(expr)
-        .and_then(|it| subsecond::without_digits(it, schema))
-        .and_then(|it| microseconds::in_microseconds(it, schema))
-        .map_err(|error| placed(&error))?;
+    let passed = |expr, part| run_passes(expr, schema, &[part]).map_err(|error| placed(&error));
+    let expr = passed(expr, QueryPart::Types)?;
     let reach = reach::of(&expr, schema)?;
     reach.of_constants()?;
-    evaluate::physical::refuse_constants(&expr)?;
-    // These numbers are small, and their function has no name that could be judged.
-    let simple = nanoseconds::compared(expr, schema)
-        .and_then(|it| intervals::compared(it, schema))
-        .and_then(|it| coercion.finished(it))
-        .map_err(|error| placed(&error))?;
-    probe::refuse_wrong_constants(&simple, schema)?;
+    // The functions that these add make small numbers, and have no name that could be judged.
+    let simple = passed(expr, QueryPart::Values)?;
     Ok((simple, reach))
 }
 

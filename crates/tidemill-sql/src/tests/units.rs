@@ -107,3 +107,35 @@ fn times_of_all_units_and_years_are_chosen_and_subtracted_in_microseconds() {
         assert_eq!(texts(sql, &times()), some(&expected), "{sql}");
     }
 }
+
+#[test]
+fn functions_make_times_of_all_years() {
+    let far = FAR.to_string();
+    let old = "-62167219200000000";
+    for sql in [
+        "to_timestamp(us)",
+        "to_timestamp(uz)",
+        "to_timestamp_micros(us)",
+        "to_timestamp_micros(cast(us as text))",
+    ] {
+        let sql = format!("cast({sql} as bigint)");
+        assert_eq!(texts(&sql, &times()), some(&[&*far, "1", "-1", old]), "{sql}");
+    }
+    let days = some(&[&*far, "0", "-86400000000", old]);
+    assert_eq!(texts("cast(to_timestamp(d) as bigint)", &times()), days);
+    assert_eq!(texts("cast(to_timestamp_micros(d) as bigint)", &times()), days);
+    assert_eq!(texts("cast(to_timestamp_micros(cast(d as text)) as bigint)", &times()), days);
+    let seconds = some(&["253402214400", "0", "-1", "-62167219200"]);
+    for sql in ["to_timestamp_seconds(us)", "to_timestamp_seconds(cast(us as text))"] {
+        assert_eq!(texts(&format!("cast({sql} as bigint)"), &times()), seconds, "{sql}");
+    }
+    assert_eq!(
+        texts("to_timestamp(d) = d and to_timestamp(us) = us", &times()),
+        some(&["true"; 4])
+    );
+    let nanos = texts("cast(to_timestamp(ns) as bigint)", &times());
+    assert_eq!(nanos[1].as_deref(), Some("1001"), "nanoseconds stay");
+    let sql = "to_timestamp_seconds(cast(us as text) || '?')";
+    let expr = Expr::compile(sql, &times().schema()).expect(sql);
+    assert!(expr.evaluate(&times()).is_err(), "what is no time has no value");
+}
