@@ -11,11 +11,7 @@ use crate::number;
 use crate::type_inference::{Guess, Guesses};
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field};
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 mod point;
 #[cfg(test)]
@@ -330,7 +326,7 @@ impl InfluxGuesses {
     /// Adds the types that one line shows. A bad line shows none.
     pub(crate) fn add_line(&mut self, line: &[u8]) {
         let (mut tags, mut fields) = (Vec::new(), Vec::new());
-        let mut by_name: HashMap<String, usize> = HashMap::new();
+        let mut by_name: BTreeMap<String, usize> = BTreeMap::new();
         let outcome = parts(line, &mut Scratch::default(), |part| {
             match part {
                 PointPart::Measurement(_) => {}

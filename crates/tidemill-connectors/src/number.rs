@@ -60,8 +60,8 @@ pub(crate) fn float_keeps(text: &[u8]) -> bool {
     match digits.len() {
         0 => true,
         // Any number of 15 digits comes back from a float that is not tiny.
-        1..=15 if float.is_normal() => true,
-        ..=FLOAT_DIGITS_MAX => {
+        count if count <= 15 && float.is_normal() => true,
+        count if count <= FLOAT_DIGITS_MAX => {
             let written = format!("{:.*e}", digits.len() - 1, float);
             let written = written.split('e').next().unwrap_or_default();
             written.bytes().filter(u8::is_ascii_digit).eq(digits.iter().copied())

@@ -9,7 +9,7 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
-pub use advice::advice;
+pub use advice::{advice, advice_of_one_run};
 pub(crate) use graph::{reached, sources_of, streamed};
 pub(crate) use stage::EXPIRES;
 

@@ -32,6 +32,13 @@ pub(crate) enum QueryPart {
 }
 
 /// One rewrite of an expression.
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "name and reason are for the reader, and for the test of the document"
+    )
+)]
 struct Pass {
     name: &'static str,
     /// One reason, as in `docs/internals/sql.md`.

@@ -72,7 +72,7 @@ impl EntryRange<'_> {
     ) -> Result<Option<Option<&'a [u8]>>, SavedError> {
         let mut entries = RunEntries::new(ByteReader::new(bytes), self.form);
         while !entries.rest().is_empty() {
-            let (found, value) = entries.next()?;
+            let (found, value) = entries.next_entry()?;
             if !found.iter().lt(key.iter().copied()) {
                 return Ok(found.iter().eq(key.iter().copied()).then_some(value));
             }
@@ -104,7 +104,7 @@ impl RowIndex {
         let mut entries = RunEntries::new(from, None);
         for _ in 0..count {
             let (at, form) = (run.len() - entries.rest().len(), entries.form());
-            let (key, _) = entries.next()?;
+            let (key, _) = entries.next_entry()?;
             if at >= next {
                 let last = index.forms.last().map(|(before, bytes)| (&before[..], *bytes));
                 if let Some((before, bytes)) = form.filter(|_| form != last) {

@@ -5,7 +5,7 @@
 use super::scan::{Scanner, Token};
 use crate::number;
 use crate::type_inference::{Guess, Guesses};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Deepest nesting that becomes a type; a column with deeper values is JSON text.
 const TYPE_DEPTH_MAX: usize = 16;
@@ -27,7 +27,7 @@ pub(crate) fn guess_line(line: &[u8], guesses: &mut Guesses) {
 /// value as it is written.
 fn fields<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<(String, &'a [u8])>, String> {
     let mut fields: Vec<(String, &[u8])> = Vec::new();
-    let mut by_name: HashMap<String, usize> = HashMap::new();
+    let mut by_name: BTreeMap<String, usize> = BTreeMap::new();
     let (mut name_scratch, mut scratch) = (Vec::new(), Vec::new());
     let mut more = scanner.open_object()?;
     while more {

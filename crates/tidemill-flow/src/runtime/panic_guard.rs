@@ -7,7 +7,7 @@
 use crate::error::StartError;
 use crate::operator::{Operator, OperatorError, OperatorFactory, SliceState};
 use crate::snapshot::{StateAt, StateTable, TakeRows};
-use crate::source::{Obstacle, Position, Source, SourceError, SourceFactory};
+use crate::source::{GuessedColumn, Obstacle, Position, Source, SourceError, SourceFactory};
 use arrow_schema::SchemaRef;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -135,6 +135,10 @@ impl SourceFactory for PanicGuard<dyn SourceFactory> {
 
     fn obstacle(&self) -> Option<Obstacle> {
         catch_panic(|| self.inner.obstacle()).ok().flatten()
+    }
+
+    fn guessed(&self) -> Vec<GuessedColumn> {
+        self.call(|it| it.guessed())
     }
 
     fn reads(&self) -> String {

@@ -9,8 +9,13 @@ use tidemill_types::job::{
 /// Warnings about a job, as whole sentences. Call it on a checked job only.
 #[must_use]
 pub fn advice(spec: &JobSpec) -> Vec<String> {
-    let compressed = without_effect(spec);
-    without_checkpoint(spec).into_iter().chain(fed_back(spec)).chain(compressed).collect()
+    without_checkpoint(spec).into_iter().chain(advice_of_one_run(spec)).collect()
+}
+
+/// As [`advice`], for a job that keeps no data and so is never resumed.
+#[must_use]
+pub fn advice_of_one_run(spec: &JobSpec) -> Vec<String> {
+    fed_back(spec).into_iter().chain(without_effect(spec)).collect()
 }
 
 /// Compression is for links between nodes, and a job runs on one.

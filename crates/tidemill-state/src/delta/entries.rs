@@ -107,7 +107,7 @@ impl<'a> RunEntries<'a> {
     /// # Errors
     /// The bytes end within the entry, or the entry is of a form and there is none.
     #[inline]
-    pub fn next(&mut self) -> Result<(RunKey<'a>, Option<&'a [u8]>), SavedError> {
+    pub fn next_entry(&mut self) -> Result<(RunKey<'a>, Option<&'a [u8]>), SavedError> {
         let word = self.from.u32()?;
         if word & ROW != 0 {
             let (bytes, value_bytes) = self.form.ok_or_else(no_form)?;
@@ -141,7 +141,7 @@ fn no_form() -> SavedError {
 #[inline]
 pub fn entry<'a>(from: &mut ByteReader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), SavedError> {
     let mut entries = RunEntries::new(from.clone(), None);
-    let (key, value) = entries.next()?;
+    let (key, value) = entries.next_entry()?;
     if entries.form.is_some() {
         return Err(SavedError::new("an entry that is to be read by itself has a form"));
     }

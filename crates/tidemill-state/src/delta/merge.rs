@@ -35,7 +35,7 @@ impl<'a> RunCursor<'a> {
         if self.left == 0 {
             return self.rest.end().map(|()| false);
         }
-        let (key, value) = self.rest.next()?;
+        let (key, value) = self.rest.next_entry()?;
         match key.row {
             Some(row) if self.has_form => self.go_on(row)?,
             // No key is empty: each says of which structure it is.

@@ -208,6 +208,6 @@ impl<'a> Iterator for SortedRest<'a> {
     type Item = (RunKey<'a>, Option<&'a [u8]>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        (!self.rest().is_empty()).then(|| self.0.next().expect("as it was put"))
+        (!self.rest().is_empty()).then(|| self.0.next_entry().expect("as it was put"))
     }
 }

@@ -288,7 +288,7 @@ proptest! {
         if may_have_forms {
             let mut from = RunEntries::new(from, None);
             while !from.rest().is_empty() {
-                let (key, value) = from.next().unwrap();
+                let (key, value) = from.next_entry().unwrap();
                 entries.insert(key.iter().collect(), value.map(<[u8]>::to_vec));
             }
         } else {

@@ -345,7 +345,7 @@ pub(super) struct StreamSourceTable {
 #[expect(dead_code, reason = "only its JSON Schema is used")]
 pub(super) enum StreamSourceForm {
     Name(String),
-    Table(StreamSourceTable),
+    Table(Box<StreamSourceTable>),
 }
 
 /// Adds to the schema of a sink the parts of a stream or a topic that may stand beside it.

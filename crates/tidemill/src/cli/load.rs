@@ -32,7 +32,16 @@ pub(super) fn whole(file: &str, what: impl Into<String>) -> Refused {
 
 /// Shows the warnings about a job.
 pub(super) fn advise(descriptor: &Descriptor) {
-    for advice in check::advice(&descriptor.spec) {
+    show_advice(descriptor, check::advice(&descriptor.spec));
+}
+
+/// Shows the warnings about a job that keeps no data.
+pub(super) fn advise_of_one_run(descriptor: &Descriptor) {
+    show_advice(descriptor, check::advice_of_one_run(&descriptor.spec));
+}
+
+fn show_advice(descriptor: &Descriptor, all: Vec<String>) {
+    for advice in all {
         tracing::warn!(job = descriptor.spec.name, "{advice}");
     }
 }

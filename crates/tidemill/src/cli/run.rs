@@ -77,6 +77,8 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
         }
         if arguments.data.is_some() {
             load::advise(&descriptor);
+        } else {
+            load::advise_of_one_run(&descriptor);
         }
         let streams = open_streams(arguments, &descriptor, &world)?;
         let options = PlanOptions { streams: streams.clone(), ..options(arguments) };
