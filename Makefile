@@ -2,6 +2,7 @@
 # make test          everything CI runs
 # make serve         the node as a process: starting, stopping, HTTP
 # make backends      checkpoints on Redis and S3, with the servers themselves
+# make coord         the coordinator's table in a real etcd
 # make hbase         the same on HBase: downloads 300 MB once
 # make postgres      jobs that write tables of a real PostgreSQL server
 # make kills         random jobs and nodes that are killed again and again: the same bytes
@@ -17,7 +18,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres kills clients connectors connect slow-disk plants
+.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends coord hbase postgres kills clients connectors connect slow-disk plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -52,6 +53,7 @@ binary:
 first-row:
 	@$(MAKE) --no-print-directory oracle
 	@$(MAKE) --no-print-directory backends
+	@$(MAKE) --no-print-directory coord
 
 second-row:
 	@$(MAKE) --no-print-directory clients
@@ -89,6 +91,10 @@ serve:
 # Checkpoints on servers that are killed, damaged and not there.
 backends:
 	$(call step,backends,tests/backends/run.sh redis s3)
+
+# The coordinator's contract against a real etcd.
+coord:
+	$(call step,coord,tests/coord/run.sh)
 
 hbase:
 	$(call step,hbase,tests/backends/run.sh hbase)

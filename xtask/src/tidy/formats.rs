@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 const VERSIONS: &[(&str, &str)] = &[
     ("ledger", "LEDGER_VERSION"),
     ("link frames", "LINK_VERSION"),
+    ("coordinator", "COORDINATOR_VERSION"),
     ("indexed backend", "INDEX_VERSION"),
     ("checkpoints", "MANIFEST_VERSION"),
     ("groups", "GROUP_VERSION"),

@@ -31,6 +31,7 @@ const DISK_CALLS: &[&str] = &[
 const SIMULATED: &[&str] = &[
     "crates/tidemill-checkpoints/src/",
     "crates/tidemill-client/src/",
+    "crates/tidemill-coord/src/",
     "crates/tidemill-flow/src/",
     "crates/tidemill-log/src/",
     "crates/tidemill-state/src/",

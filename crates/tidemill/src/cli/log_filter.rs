@@ -18,8 +18,9 @@ mod tests;
 const VARIABLE: &str = "TIDEMILL_LOG";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// The crates; `tidemill` is all of them.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 18] = [
     "tidemill",
+    "tidemill_bench",
     "tidemill_types",
     "tidemill_wire",
     "tidemill_env",
@@ -28,8 +29,10 @@ const PARTS: [&str; 15] = [
     "tidemill_checkpoints",
     "tidemill_backends",
     "tidemill_client",
+    "tidemill_coord",
     "tidemill_flow",
     "tidemill_broker",
+    "tidemill_sql",
     "tidemill_operators",
     "tidemill_sim",
     "tidemill_connectors",
