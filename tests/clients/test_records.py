@@ -269,7 +269,9 @@ def test_readers_and_writers_at_once(agent, own_agent, broker, open_clients, top
 def test_records_without_a_key_are_told_from_those_that_came_with_them(broker, name):
     """KIP-467: of a batch for a compacted topic only the records without a key are invalid."""
     made = name()
-    AdminClient({"bootstrap.servers": broker.address}).create_topics([NewTopic(made, 1, 1, config={"cleanup.policy": "compact"})])[made].result(10)
+    # The client is kept until its answer is there: without it the request ends with it.
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(made, 1, 1, config={"cleanup.policy": "compact"})])[made].result(30)
     codes = {}
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "linger.ms": 1000})
     for i, key in enumerate([b"a", None, b"b", None]):

@@ -234,7 +234,7 @@ def test_a_folder_where_a_file_should_be_is_told_with_what_to_do(own):
     assert [it["value"] for it in node.records("s")] == [{"n": 1}]
 
 
-FIFTY_RECORDS = ('"' + "x" * 1000 + '"\n') * 50
+FIFTY_RECORDS = ('{"v":"' + "x" * 994 + '"}\n') * 50
 
 
 def written_until_refused(node, stream):
