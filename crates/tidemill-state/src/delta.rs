@@ -7,7 +7,7 @@
 //! run    count of prefixes, prefixes │ count of entries, entries
 //! ```
 //!
-//! A run lists the prefixes it empties, then its entries ([`entries`]). A reader merges the runs of
+//! A run lists the prefixes it empties, then its entries (`entries`). A reader merges the runs of
 //! a slice ([`visit_entries`]): of each key the newest entry counts. Numbers are little endian.
 
 mod byte_reader;
