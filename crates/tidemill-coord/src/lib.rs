@@ -13,7 +13,7 @@
 //! Losing the coordinator stops changes and never stops processing.
 //!
 //! Read in this order: [`key`], [`transaction`], [`table`], [`coordinator`], then the homes
-//! [`file`], [`etcd`] and [`model`].
+//! [`file`](mod@file), [`etcd`] and [`model`].
 //!
 //! Invariants:
 //! - A revision never goes back, and each commit has a revision of its own.

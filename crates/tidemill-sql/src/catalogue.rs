@@ -1,6 +1,6 @@
 //! The catalogue of functions that SQL may call: one row a function says how it is treated.
 //!
-//! | question | field of [`FunctionRow`] | read by |
+//! | question | field of `FunctionRow` | read by |
 //! | --- | --- | --- |
 //! | Does a replay give the same? | `is_pure` | `resolve` |
 //! | May one row's result be far larger than its arguments? | `growth` | `wrapper` |
