@@ -126,10 +126,10 @@ impl ObjectPlace {
     async fn ask<T>(
         &self,
         asked: ObjectRequest,
-        what: impl Future<Output = object_store::Result<T>>,
+        request: impl Future<Output = object_store::Result<T>>,
     ) -> Result<Option<T>, BackendError> {
         let place = || self.place.clone();
-        match within(self.timeout, what).await {
+        match within(self.timeout, request).await {
             Ok(Ok(answer)) => Ok(Some(answer)),
             Ok(Err(error)) => fault::told(asked, &error, place()),
             Err(_) => {

@@ -14,17 +14,17 @@ impl Runtime {
         Ok(Self(Some(runtime)))
     }
 
-    pub(crate) fn run<T>(&self, what: impl Future<Output = T>) -> T {
-        self.0.as_ref().expect("it is there until it is dropped").block_on(what)
+    pub(crate) fn run<T>(&self, request: impl Future<Output = T>) -> T {
+        self.0.as_ref().expect("it is there until it is dropped").block_on(request)
     }
 }
 
 /// Waits for a future, up to a time limit.
 pub(crate) async fn within<T>(
     timeout: Duration,
-    what: impl Future<Output = T>,
+    request: impl Future<Output = T>,
 ) -> Result<T, TimedOut> {
-    tokio::time::timeout(timeout, what).await.map_err(|_| TimedOut)
+    tokio::time::timeout(timeout, request).await.map_err(|_| TimedOut)
 }
 
 impl Drop for Runtime {

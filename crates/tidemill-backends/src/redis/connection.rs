@@ -58,11 +58,14 @@ impl RedisConnection {
 
     /// Sends commands and returns the answers. Reopens a dead connection and repeats the commands
     /// once: all commands here may be sent twice.
-    pub(super) fn ask<T: FromRedisValue>(&mut self, what: &Pipeline) -> Result<T, BackendError> {
+    pub(super) fn ask<T: FromRedisValue>(
+        &mut self,
+        pipeline: &Pipeline,
+    ) -> Result<T, BackendError> {
         let was_open = self.open.is_some();
-        let first = self.try_ask(what);
+        let first = self.try_ask(pipeline);
         let asked = match first {
-            Err(error) if was_open && error.is_connection_dropped() => self.try_ask(what),
+            Err(error) if was_open && error.is_connection_dropped() => self.try_ask(pipeline),
             other => other,
         };
         asked.map_err(|error| self.told(&error))
@@ -71,9 +74,9 @@ impl RedisConnection {
     /// As [`Self::ask`], on the connection that there is.
     pub(super) fn ask_once<T: FromRedisValue>(
         &mut self,
-        what: &Pipeline,
+        pipeline: &Pipeline,
     ) -> Result<T, BackendError> {
-        self.try_ask(what).map_err(|error| self.told(&error))
+        self.try_ask(pipeline).map_err(|error| self.told(&error))
     }
 
     /// Makes acknowledged writes of this connection durable, as far as the server can.
@@ -91,12 +94,12 @@ impl RedisConnection {
         Ok(())
     }
 
-    fn try_ask<T: FromRedisValue>(&mut self, what: &Pipeline) -> Result<T, RedisError> {
+    fn try_ask<T: FromRedisValue>(&mut self, pipeline: &Pipeline) -> Result<T, RedisError> {
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.connect()?,
         };
-        let answer = what.query(&mut open.connection);
+        let answer = pipeline.query(&mut open.connection);
         // After an answer that did not come, or not as expected, the next one would be another's.
         let is_in_step = match &answer {
             Ok(_) => true,

@@ -132,7 +132,7 @@ pub(crate) async fn sync(
     context: &Context<'_>,
     request: SyncGroupRequestData,
 ) -> SyncGroupResponseData {
-    let who = RequestSender {
+    let sender = RequestSender {
         group: owned(&request.group_id),
         member_id: owned(&request.member_id),
         instance: maybe(request.group_instance_id.as_ref()),
@@ -141,7 +141,7 @@ pub(crate) async fn sync(
     let assignments = request.assignments.iter();
     let assignments = assignments.map(|it| (owned(&it.member_id), it.assignment.to_vec().into()));
     let syncing = Syncing {
-        who,
+        sender,
         protocol_type: maybe(request.protocol_type.as_ref()),
         protocol: maybe(request.protocol_name.as_ref()),
         assignments: assignments.collect(),
@@ -164,14 +164,14 @@ pub(crate) async fn heartbeat(
     context: &Context<'_>,
     request: HeartbeatRequestData,
 ) -> HeartbeatResponseData {
-    let who = RequestSender {
+    let sender = RequestSender {
         group: owned(&request.group_id),
         member_id: owned(&request.member_id),
         instance: maybe(request.group_instance_id.as_ref()),
         generation: request.generation_id,
     };
     HeartbeatResponseData {
-        error_code: code(context.broker.groups.heartbeat(&who)),
+        error_code: code(context.broker.groups.heartbeat(&sender)),
         ..HeartbeatResponseData::default()
     }
 }

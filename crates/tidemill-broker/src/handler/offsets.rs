@@ -113,7 +113,7 @@ pub(crate) async fn commit(
     context: &Context<'_>,
     request: OffsetCommitRequestData,
 ) -> OffsetCommitResponseData {
-    let who = RequestSender {
+    let sender = RequestSender {
         group: request.group_id.as_str().to_owned(),
         member_id: request.member_id.as_str().to_owned(),
         instance: request.group_instance_id.as_ref().map(|it| it.as_str().to_owned()),
@@ -139,7 +139,7 @@ pub(crate) async fn commit(
         topics.push((asked.name, asked.topic_id, partitions));
     }
     // Without anything to commit a member still says that it lives, and is told if it is none.
-    let outcome = context.broker.groups.commit(&who, offsets).await;
+    let outcome = context.broker.groups.commit(&sender, offsets).await;
     let outcome = outcome.err().unwrap_or(ErrorCode::None);
     let partition = |(partition_index, error): (i32, Option<ErrorCode>)| {
         let error_code = error.unwrap_or(outcome).code();

@@ -67,7 +67,7 @@ impl Broker {
         stream: &Stream,
         offsets: &[(u32, i64)],
     ) -> Result<(), GroupError> {
-        let who = RequestSender {
+        let sender = RequestSender {
             group: group.to_owned(),
             member_id: String::new(),
             instance: None,
@@ -78,7 +78,7 @@ impl Broker {
             let new = NewOffset { offset: *offset, leader_epoch: -1, topic_id, metadata };
             ((stream.name().to_owned(), *index), new)
         };
-        let outcome = self.groups.commit_blocking(&who, offsets.iter().map(new).collect());
+        let outcome = self.groups.commit_blocking(&sender, offsets.iter().map(new).collect());
         outcome.map_err(|error| {
             let members = self.groups.describe(group).map_or(0, |it| it.members.len());
             if members > 0 { GroupError::Members(members) } else { GroupError::Refused(error) }

@@ -152,7 +152,7 @@ async fn topics_that_do_not_fit_together_are_not_possible_together() {
     node.stop().await;
 }
 
-/// What else two mentions of a resource ask for is answered, too.
+/// The second mention of a resource adds its own requests to the answer.
 #[tokio::test]
 async fn settings_of_both_mentions_are_described() {
     let (node, mut client, _) = node().await;

@@ -410,7 +410,7 @@ impl Coordinator {
         groups: &Arc<GroupRegistry>,
         id: &str,
         producer: ProducerIdentity,
-        who: &RequestSender,
+        sender: &RequestSender,
         offsets: Vec<(TopicPartition, NewOffset)>,
     ) -> Result<Result<(), ErrorCode>, Failure> {
         let entry = self.entry(id)?;
@@ -418,10 +418,10 @@ impl Coordinator {
         let verified = {
             let held = entry.held();
             let current = held.transaction.as_ref().ok_or(TransactionError::UnknownProducer)?;
-            current.verify_group(producer, &who.group)
+            current.verify_group(producer, &sender.group)
         };
         verified?;
-        Ok(groups.stage(who, producer.id, offsets).await)
+        Ok(groups.stage(sender, producer.id, offsets).await)
     }
 
     /// True if a producer's transaction holds offsets of a group, or may hold some.

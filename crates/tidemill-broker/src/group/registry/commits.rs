@@ -47,10 +47,10 @@ impl GroupRegistry {
     /// None of them is committed.
     pub(crate) async fn commit(
         self: &Arc<Self>,
-        who: &RequestSender,
+        sender: &RequestSender,
         offsets: Vec<(TopicPartition, NewOffset)>,
     ) -> Result<(), ErrorCode> {
-        let waits = self.begin_write(who, offsets, None)?;
+        let waits = self.begin_write(sender, offsets, None)?;
         done(waits).await.map_err(|error| code_of(&error))
     }
 
@@ -60,10 +60,10 @@ impl GroupRegistry {
     /// None of them is committed.
     pub(crate) fn commit_blocking(
         self: &Arc<Self>,
-        who: &RequestSender,
+        sender: &RequestSender,
         offsets: Vec<(TopicPartition, NewOffset)>,
     ) -> Result<(), ErrorCode> {
-        let Some(waits) = self.begin_write(who, offsets, None)? else { return Ok(()) };
+        let Some(waits) = self.begin_write(sender, offsets, None)? else { return Ok(()) };
         let outcome = waits.blocking_recv().unwrap_or(Err(StoreError::Closed));
         outcome.map_err(|error| code_of(&error))
     }
@@ -75,27 +75,27 @@ impl GroupRegistry {
     /// None of them is held.
     pub(crate) async fn stage(
         self: &Arc<Self>,
-        who: &RequestSender,
+        sender: &RequestSender,
         producer_id: i64,
         offsets: Vec<(TopicPartition, NewOffset)>,
     ) -> Result<(), ErrorCode> {
-        let waits = self.begin_write(who, offsets, Some(producer_id))?;
+        let waits = self.begin_write(sender, offsets, Some(producer_id))?;
         done(waits).await.map_err(|error| code_of(&error))
     }
 
     /// Hands offsets to the store. None: there is nothing to wait for.
     pub(super) fn begin_write(
         self: &Arc<Self>,
-        who: &RequestSender,
+        sender: &RequestSender,
         offsets: Vec<(TopicPartition, NewOffset)>,
         producer_id: Option<i64>,
     ) -> Result<Option<StoreReceipt>, ErrorCode> {
-        if who.group.len() > ID_BYTES_MAX {
+        if sender.group.len() > ID_BYTES_MAX {
             return Err(ErrorCode::InvalidGroupId);
         }
         let write = |cell: &Arc<GroupCell>, inner: &mut CellState, now_ms| {
-            let (id, instance) = (&who.member_id, who.instance.as_deref());
-            let generation = who.generation;
+            let (id, instance) = (&sender.member_id, sender.instance.as_deref());
+            let generation = sender.generation;
             inner.group.may_commit(now_ms, id, instance, generation, producer_id.is_some())?;
             if offsets.is_empty() {
                 return Ok(None);
@@ -135,10 +135,10 @@ impl GroupRegistry {
         };
         // Whoever is no member makes a group by committing to it; a member's group is there.
         let missing = || Err(ErrorCode::InvalidCommitOffsetSize);
-        if who.generation < 0 {
-            self.with_new(&who.group, write).unwrap_or_else(missing)
+        if sender.generation < 0 {
+            self.with_new(&sender.group, write).unwrap_or_else(missing)
         } else {
-            self.with(&who.group, write).unwrap_or(Err(ErrorCode::IllegalGeneration))
+            self.with(&sender.group, write).unwrap_or(Err(ErrorCode::IllegalGeneration))
         }
     }
 

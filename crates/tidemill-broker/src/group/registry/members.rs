@@ -37,7 +37,7 @@ pub(crate) struct Joining {
 /// A request for an assignment.
 #[derive(Clone, Debug)]
 pub(crate) struct Syncing {
-    pub(crate) who: RequestSender,
+    pub(crate) sender: RequestSender,
     pub(crate) protocol_type: Option<String>,
     pub(crate) protocol: Option<String>,
     pub(crate) assignments: BTreeMap<String, Bytes>,
@@ -60,8 +60,8 @@ impl Syncing {
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         let one = |(id, bytes): (&String, &Bytes)| id.len() + bytes.len() + 2 * TEXT_BYTES;
-        self.who.group.len()
-            + self.who.member_id.len()
+        self.sender.group.len()
+            + self.sender.member_id.len()
             + self.assignments.iter().map(one).sum::<usize>()
     }
 }
@@ -159,8 +159,8 @@ impl GroupRegistry {
         self: &Arc<Self>,
         syncing: Syncing,
     ) -> Result<oneshot::Receiver<SyncAnswer>, ErrorCode> {
-        let who = syncing.who;
-        check_id(&who.group)?;
+        let sender = syncing.sender;
+        check_id(&sender.group)?;
         let (answer, waits) = oneshot::channel();
         let bytes: usize = syncing.assignments.values().map(Bytes::len).sum();
         let sync = |_: &Arc<GroupCell>, inner: &mut CellState, now_ms| {
@@ -173,27 +173,27 @@ impl GroupRegistry {
             inner.syncs.insert(ticket, answer);
             let sync = Sync {
                 ticket,
-                member_id: who.member_id,
-                instance: who.instance,
-                generation: who.generation,
+                member_id: sender.member_id,
+                instance: sender.instance,
+                generation: sender.generation,
                 protocol_type: syncing.protocol_type,
                 protocol: syncing.protocol,
                 assignments: syncing.assignments,
             };
             inner.group.sync(now_ms, sync);
         };
-        self.with(&who.group, sync).ok_or(ErrorCode::UnknownMemberId)?;
+        self.with(&sender.group, sync).ok_or(ErrorCode::UnknownMemberId)?;
         Ok(waits)
     }
 
     /// A member says that it lives.
-    pub(crate) fn heartbeat(self: &Arc<Self>, who: &RequestSender) -> Result<(), ErrorCode> {
-        check_id(&who.group)?;
+    pub(crate) fn heartbeat(self: &Arc<Self>, sender: &RequestSender) -> Result<(), ErrorCode> {
+        check_id(&sender.group)?;
         let beat = |_: &Arc<GroupCell>, inner: &mut CellState, now_ms| {
-            let instance = who.instance.as_deref();
-            inner.group.heartbeat(now_ms, &who.member_id, instance, who.generation)
+            let instance = sender.instance.as_deref();
+            inner.group.heartbeat(now_ms, &sender.member_id, instance, sender.generation)
         };
-        self.with(&who.group, beat).unwrap_or(Err(ErrorCode::UnknownMemberId))
+        self.with(&sender.group, beat).unwrap_or(Err(ErrorCode::UnknownMemberId))
     }
 
     /// Members say that they go, each by its id, or an administrator says so of a static one by

@@ -111,16 +111,17 @@ fn joining(group: &str, id: &str) -> Joining {
 async fn enter(groups: &Arc<GroupRegistry>, group: &str) -> RequestSender {
     let joined = groups.join(joining(group, "")).await;
     assert_eq!(joined.error, ErrorCode::None);
-    let who = RequestSender {
+    let sender = RequestSender {
         group: group.to_owned(),
         member_id: joined.member_id.clone(),
         instance: None,
         generation: joined.generation,
     };
     let assignments = BTreeMap::from([(joined.member_id, vec![7].into())]);
-    let syncing = Syncing { who: who.clone(), protocol_type: None, protocol: None, assignments };
+    let syncing =
+        Syncing { sender: sender.clone(), protocol_type: None, protocol: None, assignments };
     assert_eq!(groups.sync(syncing).await.assignment, vec![7]);
-    who
+    sender
 }
 
 /// Something that happens to offsets.
@@ -294,11 +295,11 @@ async fn r11_tasks_that_race_leave_memory_and_store_as_one() {
                     let place = place(random.below(4) as u32);
                     let producer = random.below(2) as i64;
                     let offsets = vec![(place.clone(), offset(number))];
-                    let who = nobody(&group);
+                    let sender = nobody(&group);
                     // Each may be refused while its group is deleted.
                     match random.below(12) {
-                        0..4 => drop(groups.commit(&who, offsets).await),
-                        4..7 => drop(groups.stage(&who, producer, offsets).await),
+                        0..4 => drop(groups.commit(&sender, offsets).await),
+                        4..7 => drop(groups.stage(&sender, producer, offsets).await),
                         7..10 => {
                             let commit = random.below(2) == 0;
                             groups.end_transaction(&group, producer, commit).await.unwrap();
@@ -320,26 +321,27 @@ async fn r11_tasks_that_race_leave_memory_and_store_as_one() {
 #[tokio::test]
 async fn members_and_their_assignments_survive_a_restart() {
     let mut node = Node::new(1);
-    let who = enter(&node.groups, "g").await;
-    node.groups.commit(&who, vec![(place(1), offset(5))]).await.unwrap();
+    let sender = enter(&node.groups, "g").await;
+    node.groups.commit(&sender, vec![(place(1), offset(5))]).await.unwrap();
     node.restart(true);
-    assert_eq!(node.groups.heartbeat(&who), Ok(()));
-    let (who, assignments) = (who.clone(), BTreeMap::new());
-    let again = Syncing { who: who.clone(), protocol_type: None, protocol: None, assignments };
+    assert_eq!(node.groups.heartbeat(&sender), Ok(()));
+    let (sender, assignments) = (sender.clone(), BTreeMap::new());
+    let again =
+        Syncing { sender: sender.clone(), protocol_type: None, protocol: None, assignments };
     assert_eq!(node.groups.sync(again).await.assignment, vec![7]);
-    node.groups.commit(&who, vec![(place(1), offset(6))]).await.unwrap();
+    node.groups.commit(&sender, vec![(place(1), offset(6))]).await.unwrap();
     // Its session goes on: it ends if the member did not survive.
     node.sim.clock.advance(9_999_000);
     node.groups.tick();
-    assert_eq!(node.groups.heartbeat(&who), Ok(()));
+    assert_eq!(node.groups.heartbeat(&sender), Ok(()));
     node.sim.clock.advance(10_000_000);
     node.groups.tick();
-    assert_eq!(node.groups.heartbeat(&who), Err(ErrorCode::UnknownMemberId));
+    assert_eq!(node.groups.heartbeat(&sender), Err(ErrorCode::UnknownMemberId));
     assert_eq!(node.groups.describe("g").unwrap().state, "Empty");
     // The generation goes on too.
     node.settle();
     node.restart(true);
-    assert_eq!(enter(&node.groups, "g").await.generation, who.generation + 2);
+    assert_eq!(enter(&node.groups, "g").await.generation, sender.generation + 2);
 }
 
 #[tokio::test]
@@ -358,9 +360,9 @@ async fn what_is_not_stored_is_not_there() {
     let joined = node.groups.join(joining("h", "")).await;
     assert_eq!(joined.error, ErrorCode::None);
     let (member_id, generation) = (joined.member_id, joined.generation);
-    let who = RequestSender { group: "h".into(), member_id, instance: None, generation };
+    let sender = RequestSender { group: "h".into(), member_id, instance: None, generation };
     let assignments = BTreeMap::new();
-    let sync = Syncing { who, protocol_type: None, protocol: None, assignments };
+    let sync = Syncing { sender, protocol_type: None, protocol: None, assignments };
     assert_eq!(node.groups.sync(sync).await.error, ErrorCode::CoordinatorNotAvailable);
     node.restart(true);
     node.groups.commit(&nobody("g"), vec![(place(1), offset(4))]).await.unwrap();

@@ -27,7 +27,7 @@ pub(crate) async fn commit(
     request: TxnOffsetCommitRequestData,
 ) -> TxnOffsetCommitResponseData {
     let version = context.version();
-    let who = RequestSender {
+    let sender = RequestSender {
         group: request.group_id.as_str().to_owned(),
         member_id: request.member_id.as_str().to_owned(),
         instance: request.group_instance_id.as_ref().map(|it| it.as_str().to_owned()),
@@ -56,10 +56,10 @@ pub(crate) async fn commit(
     let id = request.transactional_id.as_str();
     let outcome = if id.is_empty() {
         Err(ErrorCode::InvalidRequest)
-    } else if who.group.is_empty() {
+    } else if sender.group.is_empty() {
         Err(ErrorCode::InvalidGroupId)
     } else {
-        hold(context, id, producer, &who, offsets).await
+        hold(context, id, producer, &sender, offsets).await
     };
     let outcome = outcome.err().unwrap_or(ErrorCode::None);
     let partition = |(partition_index, error): (i32, Option<ErrorCode>)| {
@@ -81,7 +81,7 @@ async fn hold(
     context: &Context<'_>,
     id: &str,
     producer: ProducerIdentity,
-    who: &RequestSender,
+    sender: &RequestSender,
     offsets: Vec<(crate::group::offsets::TopicPartition, crate::group::registry::NewOffset)>,
 ) -> Result<(), ErrorCode> {
     let version = context.version();
@@ -91,8 +91,8 @@ async fn hold(
     };
     if adds {
         let asker = asker(context, producer, Protocol::Two);
-        broker.transactions.add(id, asker, &[], Some(&who.group)).await.map_err(code)?;
+        broker.transactions.add(id, asker, &[], Some(&sender.group)).await.map_err(code)?;
     }
-    let held = broker.transactions.stage(&broker.groups, id, producer, who, offsets).await;
+    let held = broker.transactions.stage(&broker.groups, id, producer, sender, offsets).await;
     held.map_err(code)?
 }

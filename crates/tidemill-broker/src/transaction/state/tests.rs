@@ -38,8 +38,8 @@ fn ongoing(epoch: i16, protocol: Protocol) -> Transaction {
     empty(epoch).add(producer(7, epoch), &[part(0)], None, protocol, NOW).unwrap().unwrap()
 }
 
-fn end(who: ProducerIdentity, commit: bool, protocol: Protocol) -> EndRequest {
-    EndRequest { producer: who, commit, protocol, spare_id: SPARE, now_ms: NOW }
+fn end(producer: ProducerIdentity, commit: bool, protocol: Protocol) -> EndRequest {
+    EndRequest { producer, commit, protocol, spare_id: SPARE, now_ms: NOW }
 }
 
 fn ended(current: &Transaction, asked: EndRequest) -> Transaction {
@@ -269,11 +269,11 @@ fn k8_an_abort_of_nothing_is_clean() {
     let none = empty(4);
     let abort = end(producer(7, 4), false, Protocol::Two);
     for state in [none.clone(), ended(&ongoing(4, Protocol::Two), abort).completed()] {
-        let who = state.producer;
-        let next = ended(&state, end(who, false, Protocol::Two));
+        let producer = state.producer;
+        let next = ended(&state, end(producer, false, Protocol::Two));
         assert_eq!(next.phase, Phase::CompleteAbort, "no markers are needed");
-        assert_eq!(next.producer.epoch, who.epoch + 1);
-        let again = next.end(&end(who, false, Protocol::Two));
+        assert_eq!(next.producer.epoch, producer.epoch + 1);
+        let again = next.end(&end(producer, false, Protocol::Two));
         assert_eq!(again, Ok(EndOutcome::Done(next.producer)), "its answer was lost");
     }
     let commit = none.end(&end(producer(7, 4), true, Protocol::Two));
@@ -299,12 +299,12 @@ fn protocol_1_refuses_the_end_of_what_never_began_and_repeats_that_of_what_did()
 #[test]
 fn what_is_added_twice_is_stored_once() {
     let open = ongoing(4, Protocol::One);
-    let who = producer(7, 4);
-    assert_eq!(open.add(who, &[part(0)], None, Protocol::One, NOW), Ok(None));
-    let more = open.add(who, &[part(0)], Some("g"), Protocol::One, NOW + 5).unwrap().unwrap();
+    let producer = producer(7, 4);
+    assert_eq!(open.add(producer, &[part(0)], None, Protocol::One, NOW), Ok(None));
+    let more = open.add(producer, &[part(0)], Some("g"), Protocol::One, NOW + 5).unwrap().unwrap();
     assert_eq!(more.began_ms, NOW, "it began with the first");
-    assert_eq!(more.verify_group(who, "g"), Ok(()));
-    assert_eq!(open.verify_group(who, "g"), Err(TransactionError::NotAdded));
+    assert_eq!(more.verify_group(producer, "g"), Ok(()));
+    assert_eq!(open.verify_group(producer, "g"), Err(TransactionError::NotAdded));
 }
 
 /// A request on its way, and of which transaction of which instance it is.
@@ -406,10 +406,10 @@ proptest! {
             let Some(request) = request else { continue };
             sent.push(request);
             match request {
-                Request::Add(who) => {
-                    match state.add(who, &[part(0)], None, Protocol::Two, NOW) {
+                Request::Add(producer) => {
+                    match state.add(producer, &[part(0)], None, Protocol::Two, NOW) {
                         Ok(next) => {
-                            prop_assert_eq!(who, state.successor(), "not of an earlier one");
+                            prop_assert_eq!(producer, state.successor(), "not of an earlier one");
                             state = next.unwrap_or(state);
                         }
                         Err(TransactionError::Busy) => {}
@@ -417,28 +417,28 @@ proptest! {
                         Err(_) => client = None,
                     }
                 }
-                Request::End(who, commit) => {
-                    let asked = EndRequest { spare_id: spare, ..end(who, commit, Protocol::Two) };
+                Request::End(producer, commit) => {
+                    let asked = EndRequest { spare_id: spare, ..end(producer, commit, Protocol::Two) };
                     match state.end(&asked) {
                         Ok(EndOutcome::Become(next)) => {
-                            prop_assert_eq!(who, state.producer, "not of an earlier one");
-                            prop_assert!(!decided.iter().any(|it| it.0 == who), "decided once");
-                            decided.push((who, commit));
+                            prop_assert_eq!(producer, state.producer, "not of an earlier one");
+                            prop_assert!(!decided.iter().any(|it| it.0 == producer), "decided once");
+                            decided.push((producer, commit));
                             let successor = next.successor();
                             prop_assert!(!seen.contains(&successor), "never given twice");
                             seen.push(successor);
                             state = next;
-                            if client == Some(who) {
+                            if client == Some(producer) {
                                 client = Some(successor);
                             }
                         }
                         Ok(EndOutcome::Done(successor)) => {
-                            prop_assert!(decided.contains(&(who, commit)), "a true answer");
+                            prop_assert!(decided.contains(&(producer, commit)), "a true answer");
                             prop_assert_eq!(successor, state.producer);
                         }
                         Err(error) => {
                             prop_assert_eq!(&state, &before);
-                            let own = decided.iter().find(|it| it.0 == who);
+                            let own = decided.iter().find(|it| it.0 == producer);
                             let other_way = TransactionError::Phase(state.phase);
                             if let (Some((_, how)), true) =
                                 (own, error == other_way || error == TransactionError::Aborted)

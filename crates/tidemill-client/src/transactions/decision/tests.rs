@@ -1,4 +1,4 @@
-//! What follows from what a coordinator says.
+//! Decisions about a transaction, from the answers of its coordinator.
 
 use super::*;
 

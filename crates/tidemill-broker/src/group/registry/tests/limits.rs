@@ -5,20 +5,20 @@ use super::*;
 #[tokio::test]
 async fn offsets_of_groups_with_members_stay_and_of_empty_ones_go() {
     let node = Node::new(4);
-    let who = enter(&node.groups, "members").await;
-    node.groups.commit(&who, vec![(place(1), offset(1))]).await.unwrap();
+    let sender = enter(&node.groups, "members").await;
+    node.groups.commit(&sender, vec![(place(1), offset(1))]).await.unwrap();
     node.groups.commit(&nobody("simple"), vec![(place(1), offset(1))]).await.unwrap();
     let alive_ms = 9_000;
     for _ in 0..=(RETENTION_MS / alive_ms) {
         node.sim.clock.advance(alive_ms * 1000);
         node.groups.tick();
-        assert_eq!(node.groups.heartbeat(&who), Ok(()));
+        assert_eq!(node.groups.heartbeat(&sender), Ok(()));
     }
     node.groups.sweep();
     node.settle();
     assert_eq!(node.live().into_keys().collect::<Vec<_>>(), ["members"]);
     // It counts from when the last member went, however old the offset is.
-    node.groups.leave("members", &[(who.member_id.clone(), None)]).unwrap();
+    node.groups.leave("members", &[(sender.member_id.clone(), None)]).unwrap();
     node.sim.clock.advance(RETENTION_MS * 1000);
     node.groups.sweep();
     node.settle();
