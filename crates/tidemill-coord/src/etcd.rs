@@ -83,6 +83,13 @@ impl EtcdCoordinator {
     pub fn new(world: &World, options: EtcdOptions) -> Result<Self, CoordinatorError> {
         Ok(Self { gateway: Arc::new(EtcdGateway::new(world, options)?) })
     }
+
+    /// The newest revision of etcd. The key that it reads is never written.
+    fn revision(&self) -> Result<Revision, CoordinatorError> {
+        let request = RangeRequest { key: stored(""), range_end: Vec::new() };
+        let answer: RangeAnswer = self.gateway.read("kv/range", &request)?;
+        self.gateway.observe(&answer.header)
+    }
 }
 
 /// A key as etcd has it.
@@ -183,7 +190,7 @@ impl Coordinator for EtcdCoordinator {
     }
 
     fn watch(&self, prefix: &str, after: Revision) -> Result<Box<dyn Watch>, CoordinatorError> {
-        let newest = self.list(prefix)?.revision;
+        let newest = self.revision()?;
         if after > newest {
             return Err(CoordinatorError::Replaced { known: after, found: newest });
         }

@@ -150,36 +150,33 @@ impl Home {
     /// Applies a command, makes it durable, and wakes watchers.
     fn apply(&self, open: &mut OpenTable, command: &Command) -> Result<Reply, CoordinatorError> {
         open.check()?;
-        let mut next = None;
         // The command is tried on the table first: a refused one is not written.
         let before = open.table.revision();
         let reply = open.table.apply(command)?;
-        let is_noop = open.table.revision() == before && matches!(command, Command::Commit(_));
-        if !is_noop {
-            let record = postcard::to_stdvec(command).expect("every field has an encoding");
-            let mut framed = Vec::new();
-            journal::append(&mut framed, &record);
-            let written = open.file.append(&framed).and_then(|()| open.file.sync());
-            if let Err(error) = written {
-                let failure = failed(&path(&self.folder, open.generation), &error);
-                open.failure = Some(failure.clone());
-                self.changed.notify_all();
-                return Err(failure);
-            }
-            open.command_bytes += framed.len() as u64;
-            if open.command_bytes > open.snapshot_bytes.max(ROTATE_BYTES_MIN) {
-                next = Some(open.generation + 1);
-            }
-            self.changed.notify_all();
+        let has_changed = open.table.revision() != before || !matches!(command, Command::Commit(_));
+        if !has_changed {
+            return Ok(reply);
         }
-        if let Some(generation) = next {
-            self.rotate(open, generation);
+        let record = postcard::to_stdvec(command).expect("every field has an encoding");
+        let mut framed = Vec::new();
+        journal::append(&mut framed, &record);
+        let written = open.file.append(&framed).and_then(|()| open.file.sync());
+        self.changed.notify_all();
+        if let Err(error) = written {
+            let failure = failed(&path(&self.folder, open.generation), &error);
+            open.failure = Some(failure.clone());
+            return Err(failure);
+        }
+        open.command_bytes += framed.len() as u64;
+        if open.command_bytes > open.snapshot_bytes.max(ROTATE_BYTES_MIN) {
+            self.rotate(open);
         }
         Ok(reply)
     }
 
     /// Begins a new generation. A failure leaves the old file in use: everything is in it.
-    fn rotate(&self, open: &mut OpenTable, generation: u64) {
+    fn rotate(&self, open: &mut OpenTable) {
+        let generation = open.generation + 1;
         let table = std::mem::take(&mut open.table);
         match write_generation(&self.world, &self.folder, generation, &table) {
             Ok((file, snapshot_bytes)) => {
