@@ -31,6 +31,7 @@ const DISK_CALLS: &[&str] = &[
 const SIMULATED: &[&str] = &[
     "crates/tidemill-checkpoints/src/",
     "crates/tidemill-client/src/",
+    "crates/tidemill-cluster/src/",
     "crates/tidemill-coord/src/",
     "crates/tidemill-flow/src/",
     "crates/tidemill-log/src/",
@@ -124,7 +125,21 @@ pub(super) fn offences(name: &str, text: &str) -> Vec<String> {
             "`{wait}` of `std` is not seen by simulations: tidemill_env::sync has it"
         ));
     }
+    if simulated && names_std_thread(text) {
+        found
+            .push("`std::thread` is not seen by simulations: ask env::Spawn and env::Clock".into());
+    }
     found
+}
+
+/// Returns true if a source starts, stops or yields threads of the system by itself.
+fn names_std_thread(text: &str) -> bool {
+    let product = text.split("mod tests {").next().unwrap_or(text);
+    let text = code(product).collect::<Vec<_>>().join(" ");
+    let mut uses = text.split(';').filter_map(|it| it.rsplit_once("use std::{").map(|it| it.1));
+    let is_thread = |it: &str| matches!(it.trim_end_matches('}'), "thread" | "thread::self");
+    let names = |group: &str| group.split([',', '{', ' ']).any(|it| is_thread(it.trim()));
+    text.contains("std::thread::") || text.contains("use std::thread;") || uses.any(names)
 }
 
 /// The first type of `std::sync` in a source that makes threads wait.

@@ -42,6 +42,14 @@ fn what_a_simulation_cannot_see_is_refused_where_it_must() {
     check("crates/tidemill-checkpoints/src/file_backend.rs", seen, &[]);
     let inline = "//! A lock.\nstatic ONE: std::sync::RwLock<()> = new();\n";
     check("crates/tidemill-checkpoints/src/file_backend.rs", inline, &["`RwLock` of `std`"]);
+    for room in ["client", "cluster", "coord", "log"] {
+        let file = format!("crates/tidemill-{room}/src/log.rs");
+        check(&file, lock, &["`Mutex` of `std`"]);
+        check(&file, "//! A wait.\nfn f() { std::thread::yield_now() }\n", &["`std::thread`"]);
+        check(&file, "//! A wait.\nuse std::{io, thread, time::Duration};\n", &["`std::thread`"]);
+        check(&file, "//! A wait.\nuse std::{io, time::Duration};\nmod thread;\n", &[]);
+        check(&file, "//! A wait.\n// std::thread::sleep is the clock's.\n", &[]);
+    }
 }
 
 #[test]
