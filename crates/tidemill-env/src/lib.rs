@@ -5,6 +5,7 @@
 //!       ├ disk ─── real │ SimDisk: in memory, can lose power, can fail at the nth operation
 //!       ├ net ──── real sockets, in both
 //!       ├ spawn ── real threads │ in a `Simulation`: one at a time, as the seed says
+//!       ├ entropy ─ the system's secrets │ numbers of the seed
 //!       └ seed ─── streams of random numbers
 //! ```
 //!
@@ -19,6 +20,7 @@ use std::{
 };
 
 mod aligned_buffer;
+mod entropy;
 pub mod lock;
 pub mod net;
 mod random;
@@ -27,6 +29,7 @@ mod sim;
 pub mod sync;
 
 pub use aligned_buffer::{AlignedBuffer, BLOCK_BYTES};
+pub use entropy::Entropy;
 pub use net::{Connection, Listener, Net};
 pub use random::Random;
 pub use sim::{FaultCounts, SimClock, SimDisk, SimWorld};
@@ -366,7 +369,9 @@ pub struct World {
     pub net: Arc<dyn Net>,
     /// Threads.
     pub spawn: Arc<dyn Spawn>,
-    /// Where all randomness comes from.
+    /// Bytes that nobody can guess.
+    pub entropy: Arc<dyn Entropy>,
+    /// Where all randomness comes from that is no secret.
     pub seed: u64,
 }
 
@@ -381,6 +386,7 @@ impl World {
             disk: Arc::new(real::RealDisk),
             net: Arc::new(net::RealNet),
             spawn: Arc::new(real::RealSpawn),
+            entropy: Arc::new(entropy::SystemEntropy),
             seed,
         }
     }
@@ -397,6 +403,7 @@ impl World {
             disk: Arc::clone(&disk) as Arc<dyn Disk>,
             net: Arc::new(net::RealNet),
             spawn: Arc::new(real::RealSpawn),
+            entropy: Arc::new(entropy::SeededEntropy::new(seed)),
             seed,
         };
         SimWorld { world, clock, disk }
