@@ -124,6 +124,7 @@ impl Net for Fake {
             }),
             closer: Arc::new(move || *lock(&closed) = None),
             is_within_machine: false,
+            peer: "a fuzzer".to_owned(),
         })
     }
 }

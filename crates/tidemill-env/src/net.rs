@@ -50,6 +50,8 @@ pub struct Connection {
     pub closer: Arc<dyn Fn() + Send + Sync>,
     /// True if both ends are on this machine: bytes never leave its memory.
     pub is_within_machine: bool,
+    /// The address of the other end, for messages.
+    pub peer: String,
 }
 
 /// The sockets of this machine.
@@ -90,6 +92,8 @@ fn is_within_machine(socket: impl AsFd) -> bool {
 fn connection(stream: TcpStream) -> io::Result<Connection> {
     let is_within_machine = tune(&stream);
     let closing = stream.try_clone()?;
+    let peer =
+        stream.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |it| it.to_string());
     Ok(Connection {
         reader: Box::new(stream.try_clone()?),
         writer: Box::new(stream),
@@ -98,6 +102,7 @@ fn connection(stream: TcpStream) -> io::Result<Connection> {
             drop(closing.shutdown(Shutdown::Both));
         }),
         is_within_machine,
+        peer,
     })
 }
 

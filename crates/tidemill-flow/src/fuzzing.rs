@@ -172,6 +172,7 @@ impl Net for PeerScript {
             writer: Box::new(io::sink()),
             closer: Arc::new(|| {}),
             is_within_machine: false,
+            peer: "a fuzzer".to_owned(),
         })
     }
 }

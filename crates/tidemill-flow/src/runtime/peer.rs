@@ -173,7 +173,7 @@ impl Peer {
 
 /// Gives the peer its connection: the threads that read and write it may start.
 pub(crate) fn split(peer: &Peer, connection: Connection) -> (FrameReader, FrameWriter) {
-    let Connection { reader, writer, closer, is_within_machine } = connection;
+    let Connection { reader, writer, closer, is_within_machine, peer: _ } = connection;
     // A peer has one connection in its life.
     drop(peer.closer.set(closer));
     (FrameReader::new(reader), FrameWriter::new(writer, is_within_machine))
