@@ -3,7 +3,7 @@
 //! ```text
 //! World ┬ clock ── real │ SimClock: moves when it is told to, or slept on
 //!       ├ disk ─── real │ SimDisk: in memory, can lose power, can fail at the nth operation
-//!       ├ net ──── real sockets, in both
+//!       ├ net ──── real sockets │ SimNet: in memory, late, partitioned, reset
 //!       ├ spawn ── real threads │ in a `Simulation`: one at a time, as the seed says
 //!       ├ entropy ─ the system's secrets │ numbers of the seed
 //!       └ seed ─── streams of random numbers
@@ -32,7 +32,7 @@ pub use aligned_buffer::{AlignedBuffer, BLOCK_BYTES};
 pub use entropy::Entropy;
 pub use net::{Connection, Listener, Net};
 pub use random::Random;
-pub use sim::{FaultCounts, SimClock, SimDisk, SimWorld};
+pub use sim::{FaultCounts, SimClock, SimDisk, SimLink, SimNet, SimNetCounts, SimWorld};
 #[cfg(debug_assertions)]
 pub use sim::{SimFailure, SimPace, SimReport, Simulation};
 
@@ -393,7 +393,7 @@ impl World {
 
     /// A world with a clock and a disk that a test holds in its hand. Sockets and threads are real
     /// ones: a test that wants one order of events runs its parts in one thread, or in a
-    /// `Simulation`.
+    /// `Simulation`. A test that wants the simulated network takes [`SimNet::host`].
     #[must_use]
     pub fn simulated(seed: u64) -> SimWorld {
         let clock = Arc::new(SimClock::default());
@@ -406,7 +406,7 @@ impl World {
             entropy: Arc::new(entropy::SeededEntropy::new(seed)),
             seed,
         };
-        SimWorld { world, clock, disk }
+        SimWorld { world, clock, disk, net: SimNet::new(seed) }
     }
 
     /// Random numbers for one purpose, always the same for the same seed and purpose.

@@ -1,18 +1,22 @@
-//! A simulated clock and disk, under a test's control.
+//! A simulated clock, disk and network, under a test's control.
 //!
 //! - The clock stands still until [`SimClock::advance`] or a sleep moves it.
 //! - The disk keeps written and durable bytes apart.
+//! - The network delays bytes, is partitioned, and resets connections; it loses no byte in between.
 //! - In a [`Simulation`] threads are simulated too: a sleep then lets others go on.
 
 mod disk;
+mod net;
 #[cfg(debug_assertions)]
 mod run;
 #[cfg(debug_assertions)]
 pub(crate) mod schedule;
+mod signal;
 #[cfg(debug_assertions)]
 mod trace;
 
 pub use disk::{FaultCounts, SimDisk};
+pub use net::{SimLink, SimNet, SimNetCounts};
 #[cfg(debug_assertions)]
 pub use run::{SimFailure, SimReport, Simulation};
 #[cfg(debug_assertions)]
@@ -36,6 +40,8 @@ pub struct SimWorld {
     pub clock: Arc<SimClock>,
     /// Its disk.
     pub disk: Arc<SimDisk>,
+    /// A simulated network. The world is on it in a simulation alone, as the host `outside`.
+    pub net: SimNet,
 }
 
 impl SimWorld {

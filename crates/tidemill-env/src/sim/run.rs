@@ -76,6 +76,7 @@ impl Simulation {
         let scheduler =
             Arc::new(Scheduler::new(self.seed, self.pace, Arc::clone(&sim.clock), trace));
         sim.world.spawn = Arc::new(SimSpawn(Arc::clone(&scheduler)));
+        sim.world.net = sim.net.host("outside");
         let (result, clock) = (Arc::new(Mutex::new(None)), Arc::clone(&sim.clock));
         let keep = Arc::clone(&result);
         let body = move || {

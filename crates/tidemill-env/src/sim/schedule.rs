@@ -389,6 +389,22 @@ impl SimThreadContext {
         self.scheduler.state().wake(|it| matches!(it, Wait::Key { key: of, .. } if of == key));
     }
 
+    /// Makes all threads that wait for a key ready at this moment, at the latest.
+    pub(crate) fn wake_all_at(&self, key: usize, moment_us: u64) {
+        for entry in &mut self.scheduler.state().threads {
+            if let Wait::Key { key: of, until } = &mut entry.wait
+                && *of == key
+            {
+                *until = Some(until.map_or(moment_us, |it| it.min(moment_us)));
+            }
+        }
+    }
+
+    /// The time of the simulated clock.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.scheduler.now()
+    }
+
     /// Makes one thread ready that waits for a key.
     pub(crate) fn signal_one(&self, key: usize) {
         let state = &mut *self.scheduler.state();
