@@ -18,7 +18,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends coord hbase postgres kills clients connectors connect slow-disk plants
+.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends coord hbase postgres kills clients connectors connect slow-disk plants models
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -130,6 +130,10 @@ slow-disk:
 # Planted bugs: each must be caught by the tests that docs/robustness.md names.
 plants:
 	cargo run --quiet --locked -p xtask -- plants
+
+# Every interleaving of a protocol within bounds; `make unit` checks smaller ones.
+models:
+	$(call step,models,TIDEMILL_MODELS=large cargo test --locked -p tidemill-models -- --nocapture --test-threads 1)
 
 bench:
 	bench/run.py
