@@ -12,17 +12,17 @@ use crate::{
 use std::time::Duration;
 
 /// A home, and the means to let time pass and to compact it.
-pub(crate) struct Harness {
+pub struct Harness {
     /// The home under test.
-    pub(crate) coordinator: Box<dyn Coordinator>,
+    pub coordinator: Box<dyn Coordinator>,
     /// A second handle of the same table, as another node has it.
-    pub(crate) other: Box<dyn Coordinator>,
+    pub other: Box<dyn Coordinator>,
     /// Lets this much time pass.
-    pub(crate) pass: Box<dyn Fn(Duration)>,
+    pub pass: Box<dyn Fn(Duration)>,
     /// Forgets the changes up to a revision.
-    pub(crate) compact: Box<dyn Fn(Revision)>,
+    pub compact: Box<dyn Fn(Revision)>,
     /// Before every key of the test.
-    pub(crate) prefix: String,
+    pub prefix: String,
 }
 
 impl Harness {
@@ -71,7 +71,7 @@ fn read(watch: &mut dyn crate::Watch, count: usize) -> Vec<Change> {
     changes
 }
 
-pub(crate) fn a_put_is_read_by_every_node(harness: &Harness) {
+pub fn a_put_is_read_by_every_node(harness: &Harness) {
     assert_eq!(harness.value("a"), None);
     let revision = harness.put("a", "1");
     let found = harness.other.get(&harness.key("a")).expect("answers").expect("is there");
@@ -80,7 +80,7 @@ pub(crate) fn a_put_is_read_by_every_node(harness: &Harness) {
     assert_eq!(harness.value("a").as_deref(), Some("2"));
 }
 
-pub(crate) fn values_are_bytes(harness: &Harness) {
+pub fn values_are_bytes(harness: &Harness) {
     let key = harness.key("bytes");
     let value: Vec<u8> = (0..=255).collect();
     for value in [value, Vec::new()] {
@@ -90,7 +90,7 @@ pub(crate) fn values_are_bytes(harness: &Harness) {
     }
 }
 
-pub(crate) fn a_comparison_that_fails_changes_nothing(harness: &Harness) {
+pub fn a_comparison_that_fails_changes_nothing(harness: &Harness) {
     let (key, other) = (harness.key("cas"), harness.key("cas-other"));
     let first = Transaction::new().require_absent(&key).put(&key, "mine");
     let CommitOutcome::Applied(revision) = harness.coordinator.commit(&first).expect("answers")
@@ -107,7 +107,7 @@ pub(crate) fn a_comparison_that_fails_changes_nothing(harness: &Harness) {
     assert!(!harness.coordinator.commit(&next).expect("answers").is_applied(), "not twice");
 }
 
-pub(crate) fn a_deleted_key_is_absent(harness: &Harness) {
+pub fn a_deleted_key_is_absent(harness: &Harness) {
     let key = harness.key("gone");
     harness.put("gone", "1");
     assert!(
@@ -118,7 +118,7 @@ pub(crate) fn a_deleted_key_is_absent(harness: &Harness) {
     assert!(harness.coordinator.commit(&again).expect("answers").is_applied());
 }
 
-pub(crate) fn a_listing_is_sorted_and_of_its_prefix(harness: &Harness) {
+pub fn a_listing_is_sorted_and_of_its_prefix(harness: &Harness) {
     for name in ["list/b", "list/a", "lisp", "list/a/x", "listing"] {
         harness.put(name, name);
     }
@@ -129,7 +129,7 @@ pub(crate) fn a_listing_is_sorted_and_of_its_prefix(harness: &Harness) {
     assert!(listing.entries.iter().all(|it| it.modified <= listing.revision));
 }
 
-pub(crate) fn a_watch_sees_each_change_once_and_in_order(harness: &Harness) {
+pub fn a_watch_sees_each_change_once_and_in_order(harness: &Harness) {
     let start = harness.coordinator.list(harness.key("w/").as_str()).expect("answers").revision;
     let mut watch = harness.coordinator.watch(harness.key("w/").as_str(), start).expect("answers");
     harness.put("w/a", "1");
@@ -145,7 +145,7 @@ pub(crate) fn a_watch_sees_each_change_once_and_in_order(harness: &Harness) {
     assert_eq!(watch.changes(NOW).expect("goes on"), Vec::new());
 }
 
-pub(crate) fn a_watch_begins_after_its_revision(harness: &Harness) {
+pub fn a_watch_begins_after_its_revision(harness: &Harness) {
     harness.put("r/a", "1");
     let revision = harness.put("r/b", "2");
     harness.put("r/c", "3");
@@ -154,7 +154,7 @@ pub(crate) fn a_watch_begins_after_its_revision(harness: &Harness) {
     assert_eq!(seen(harness, &changes), [("r/c".to_owned(), Some("3".to_owned()))]);
 }
 
-pub(crate) fn the_changes_of_one_commit_come_together(harness: &Harness) {
+pub fn the_changes_of_one_commit_come_together(harness: &Harness) {
     let start = harness.coordinator.list(&harness.prefix).expect("answers").revision;
     let mut watch = harness.coordinator.watch(&harness.prefix, start).expect("answers");
     let both = Transaction::new().put(&harness.key("t/a"), "1").put(&harness.key("t/b"), "2");
@@ -167,7 +167,7 @@ pub(crate) fn the_changes_of_one_commit_come_together(harness: &Harness) {
     assert_eq!(first[0].revision, first[1].revision);
 }
 
-pub(crate) fn a_compacted_watch_is_told(harness: &Harness) {
+pub fn a_compacted_watch_is_told(harness: &Harness) {
     let start = harness.put("c/a", "1");
     harness.put("c/b", "2");
     let newest = harness.put("c/c", "3");
@@ -186,7 +186,7 @@ pub(crate) fn a_compacted_watch_is_told(harness: &Harness) {
     assert_eq!(read(&mut *watch, 1).len(), 1);
 }
 
-pub(crate) fn a_lease_takes_its_keys_along(harness: &Harness) {
+pub fn a_lease_takes_its_keys_along(harness: &Harness) {
     // Long enough that a busy machine does not let it expire between two calls.
     let ttl = Duration::from_secs(6);
     let lease = harness.coordinator.grant_lease(ttl).expect("answers");
@@ -210,7 +210,7 @@ pub(crate) fn a_lease_takes_its_keys_along(harness: &Harness) {
     assert_eq!(late, Err(CoordinatorError::LeaseExpired(lease)));
 }
 
-pub(crate) fn a_revoked_lease_is_gone_at_once(harness: &Harness) {
+pub fn a_revoked_lease_is_gone_at_once(harness: &Harness) {
     let lease = harness.coordinator.grant_lease(Duration::from_secs(60)).expect("answers");
     let key = harness.key("revoked");
     harness.coordinator.commit(&Transaction::new().put_leased(&key, "1", lease)).expect("answers");
@@ -219,7 +219,7 @@ pub(crate) fn a_revoked_lease_is_gone_at_once(harness: &Harness) {
     harness.coordinator.revoke_lease(lease).expect("revoking twice changes nothing");
 }
 
-pub(crate) fn a_key_leaves_its_lease_when_it_is_put_without(harness: &Harness) {
+pub fn a_key_leaves_its_lease_when_it_is_put_without(harness: &Harness) {
     let lease = harness.coordinator.grant_lease(Duration::from_secs(60)).expect("answers");
     let key = harness.key("unbound");
     harness.coordinator.commit(&Transaction::new().put_leased(&key, "1", lease)).expect("answers");
@@ -228,7 +228,7 @@ pub(crate) fn a_key_leaves_its_lease_when_it_is_put_without(harness: &Harness) {
     assert_eq!(harness.value("unbound").as_deref(), Some("2"));
 }
 
-pub(crate) fn requests_beyond_the_limits_are_refused(harness: &Harness) {
+pub fn requests_beyond_the_limits_are_refused(harness: &Harness) {
     let key = harness.key("large");
     let refused = |it: Result<CommitOutcome, CoordinatorError>| {
         assert!(matches!(it, Err(CoordinatorError::Invalid(_))), "{it:?}");
@@ -246,9 +246,11 @@ pub(crate) fn requests_beyond_the_limits_are_refused(harness: &Harness) {
 }
 
 /// Makes a test of each property for one home.
+#[macro_export]
+#[doc(hidden)]
 macro_rules! contract {
     ($harness:path) => {
-        contract!($harness:
+        $crate::contract!($harness:
             a_put_is_read_by_every_node, values_are_bytes, a_comparison_that_fails_changes_nothing,
             a_deleted_key_is_absent, a_listing_is_sorted_and_of_its_prefix,
             a_watch_sees_each_change_once_and_in_order, a_watch_begins_after_its_revision,
@@ -260,8 +262,8 @@ macro_rules! contract {
     ($harness:path: $($property:ident),* $(,)?) => {
         $(#[test]
         fn $property() {
-            crate::contract::$property(&$harness(stringify!($property)));
+            $crate::contract::$property(&$harness(stringify!($property)));
         })*
     };
 }
-pub(crate) use contract;
+pub use crate::contract;

@@ -1,9 +1,10 @@
 //! Errors of the coordinator, by what a caller does about them.
 
 use crate::key::{LeaseId, Revision};
+use serde::{Deserialize, Serialize};
 
 /// Why a call of the coordinator failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum CoordinatorError {
     /// No home answered in time. Nothing is known about whether a commit was applied: read the
     /// keys before trying again.

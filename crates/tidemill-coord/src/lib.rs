@@ -22,8 +22,9 @@
 //! - A lease bounds how long a dead node is believed alive. It never proves that a live one may act:
 //!   receivers check epochs.
 
-#[cfg(test)]
-mod contract;
+#[cfg(any(test, feature = "contract"))]
+#[doc(hidden)]
+pub mod contract;
 pub mod coordinator;
 pub mod error;
 pub mod etcd;

@@ -50,7 +50,7 @@ pub enum Command {
 }
 
 /// The answer to a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// The answer to [`Command::Commit`].
     Commit(CommitOutcome),

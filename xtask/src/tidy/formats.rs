@@ -7,6 +7,8 @@ const VERSIONS: &[(&str, &str)] = &[
     ("ledger", "LEDGER_VERSION"),
     ("link frames", "LINK_VERSION"),
     ("coordinator", "COORDINATOR_VERSION"),
+    ("journal of votes", "RAFT_JOURNAL_VERSION"),
+    ("snapshot of the table", "RAFT_SNAPSHOT_VERSION"),
     ("indexed backend", "INDEX_VERSION"),
     ("checkpoints", "MANIFEST_VERSION"),
     ("groups", "GROUP_VERSION"),
