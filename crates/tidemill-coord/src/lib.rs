@@ -13,7 +13,7 @@
 //! Losing the coordinator stops changes and never stops processing.
 //!
 //! Read in this order: [`key`], [`transaction`], [`table`], [`coordinator`], then the homes
-//! [`file`](mod@file), [`etcd`] and [`model`].
+//! [`file`](mod@file), [`etcd`] and [`model`]; then [`membership`], which keeps the nodes there.
 //!
 //! Invariants:
 //! - A revision never goes back, and each commit has a revision of its own.
@@ -30,6 +30,7 @@ pub mod error;
 pub mod etcd;
 pub mod file;
 pub mod key;
+pub mod membership;
 pub mod model;
 pub mod table;
 pub mod transaction;
