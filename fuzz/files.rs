@@ -34,7 +34,7 @@ fn drain(
     bytes: usize,
     records: usize,
 ) -> Option<(usize, Vec<DeadLetter>)> {
-    let mut source = factory.open(0).ok()?;
+    let mut source = factory.open(SliceId(0)).ok()?;
     let request = ReadRequest { cycle: Cycle(1), bytes, records, until: None };
     let (mut rows, mut letters) = (0, Vec::new());
     loop {

@@ -102,13 +102,13 @@ impl SourceFactory for Events {
         self.slices
     }
 
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(EventsSlice {
             step: u64::from(self.slices),
             keys: self.keys,
             key_bytes: self.key_bytes,
             per_second: self.per_second,
-            next: u64::from(slice),
+            next: u64::from(slice.0),
             last_us: i64::MIN,
             schema: Arc::clone(&self.schema),
             payload: vec![1_u8; PAYLOAD_BYTES],

@@ -132,7 +132,7 @@ impl SourceFactory for KeyedEvents {
         Arc::clone(&self.schema)
     }
 
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         let (schema, pace) = (Arc::clone(&self.schema), Arc::clone(&self.pace));
         Ok(Box::new(KeyedEventsSlice { next: 0, keys: self.keys, schema, pace }))
     }

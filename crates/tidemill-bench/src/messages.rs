@@ -44,7 +44,7 @@ impl SourceFactory for Messages {
         rows_schema()
     }
 
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         let mut template: Vec<u8> = (0..self.bytes as u64).map(|it| mix(it) as u8).collect();
         template[..8].fill(0);
         Ok(Box::new(MessagesSlice {

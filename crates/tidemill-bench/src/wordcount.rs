@@ -86,13 +86,13 @@ impl SourceFactory for LineSource {
         self.slices
     }
 
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(LineSourceSlice {
             text: Arc::clone(&self.text),
             repeats: self.repeats,
             step: self.slices as usize,
-            first: slice as usize,
-            next: slice as usize,
+            first: slice.index(),
+            next: slice.index(),
             round: 0,
             pool: RowsPool::new(64),
         }))

@@ -116,7 +116,7 @@ impl SourceFactory for FileSource {
         self.shape.schema()
     }
 
-    fn open(&self, _slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         let path = self.path.display().to_string();
         let failed = |error: String| SourceError::new(format!("`{path}`: {error}"));
         let file = self.disk.open_read(&self.path).map_err(|error| failed(error.to_string()))?;

@@ -53,7 +53,7 @@ impl SourceFactory for Elsewhere {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.0)
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(Nothing))
     }
 }

@@ -56,5 +56,6 @@ pub use snapshot::{
     QueryableStage, QueryableStages, SnapshotError, StageSnapshot, StateAt, StateTable, TakeRows,
 };
 pub use source::{
-    GuessedColumn, Obstacle, Position, Read, ReadRequest, Source, SourceFactory, SourceWaker,
+    CommitFollower, GrowingSource, GuessedColumn, Obstacle, Position, Read, ReadRequest, Source,
+    SourceFactory, SourceWaker,
 };

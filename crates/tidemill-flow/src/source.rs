@@ -6,7 +6,7 @@ use crate::operator::DeadLetter;
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId};
 
 /// A place in a source: a byte offset, a record number, or any other count. Only the source itself
 /// reads it. The ledger keeps it as the end of a cycle.
@@ -26,32 +26,12 @@ pub trait SourceFactory: Send + Sync {
     fn slices(&self) -> u32 {
         1
     }
-    /// The number of slices when the job began. Stages that read the source are laid out by it,
-    /// whatever the number is now. Default: [`Self::slices`].
-    fn began_with(&self) -> u32 {
-        self.slices()
-    }
-    /// Returns true if slices may be added while the source is read ([`Self::grow`]). Slices that a
-    /// resuming job does not know begin at their start. No slice of such a source ends before all
-    /// are read. Default: false.
-    fn grows(&self) -> bool {
-        false
-    }
-    /// Takes in added slices, notes them for a job that resumes, and returns the new number of
-    /// slices. The engine calls it about once a second from one thread, if the source
-    /// [grows](Self::grows). It may block.
-    ///
-    /// # Errors
-    /// The slices could not be listed or noted. The engine asks again later.
-    fn grow(&self) -> Result<u32, SourceError> {
-        Ok(self.slices())
-    }
     /// Opens a slice at its start. It changes nothing in the source or in its notes: the job may
     /// still be refused.
     ///
     /// # Errors
     /// The source cannot be opened.
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError>;
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError>;
     /// Notes the beginning of the source for a job that resumes. Called once, after all slices were
     /// opened and before any is read, when the job's ledger is that of its new life.
     ///
@@ -86,21 +66,45 @@ pub trait SourceFactory: Send + Sync {
         None
     }
     /// The beginning of a slice, in the unit of [`Self::total`], for progress.
-    fn begins_at(&self, slice: u32) -> Position {
+    fn begins_at(&self, slice: SliceId) -> Position {
         let _at_the_first = slice;
         Position(0)
     }
-    /// Returns true if the engine is to call [`Self::committed`]. Default: false.
-    fn follows(&self) -> bool {
-        false
+    /// The source as one that gets slices while it is read. The answer never changes. Default: it
+    /// gets none.
+    fn growth(&self) -> Option<&dyn GrowingSource> {
+        None
     }
+    /// The source as one that hears of commits. The answer never changes. Default: it hears of none.
+    fn follower(&self) -> Option<&dyn CommitFollower> {
+        None
+    }
+}
+
+/// A source that may get slices while it is read, such as a topic that may get partitions.
+///
+/// Slices that a resuming job does not know begin at their start. No slice of such a source ends
+/// before all are read.
+pub trait GrowingSource: Send + Sync {
+    /// The number of slices when the job began. Stages that read the source are laid out by it,
+    /// whatever the number is now.
+    fn began_with(&self) -> u32;
+    /// Takes in added slices, notes them for a job that resumes, and returns the new number of
+    /// slices. The engine calls it about once a second from one thread. It may block.
+    ///
+    /// # Errors
+    /// The slices could not be listed or noted. The engine asks again later.
+    fn grow(&self) -> Result<u32, SourceError>;
+}
+
+/// A source that hears how far the results of its records are committed, such as one that commits
+/// its offsets to a consumer group.
+pub trait CommitFollower: Send + Sync {
     /// Reports that all results of a slice's records before `position` are committed: in all sinks,
     /// and as dead letters. Called at the end of cycles from one thread, with positions that never
     /// fall. It must be quick and must not block. A job that resumes begins again at its last
     /// recorded position.
-    fn committed(&self, slice: u32, position: Position) {
-        let _nobody_asked = (slice, position);
-    }
+    fn committed(&self, slice: SliceId, position: Position);
 }
 
 /// A column whose type was guessed from the first records of a source.

@@ -18,7 +18,7 @@ impl SourceFactory for Missing {
     fn slices(&self) -> u32 {
         self.0.slices()
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Err(SourceError::new("the second process got as far as its sources"))
     }
 }

@@ -17,8 +17,8 @@ use std::{
 };
 use tidemill_env::{Clock, Random, sync::Mutex};
 use tidemill_flow::{
-    DeadLetter, Payload, Position, Read, ReadRequest, Rows, RowsPool, Source, SourceError,
-    SourceFactory, TIME_COLUMN, partition::hash_number, rows_schema,
+    CommitFollower, DeadLetter, GrowingSource, Payload, Position, Read, ReadRequest, Rows,
+    RowsPool, Source, SourceError, SourceFactory, TIME_COLUMN, partition::hash_number, rows_schema,
 };
 use tidemill_types::{Cycle, Micros, SliceId};
 
@@ -62,35 +62,37 @@ impl SourceFeed {
         }
     }
 
-    fn random(&self, slice: u32, number: u64) -> u64 {
-        hash_number(self.seed ^ hash_number(number ^ (u64::from(slice) << 40)))
+    fn random(&self, slice: SliceId, number: u64) -> u64 {
+        hash_number(self.seed ^ hash_number(number ^ (u64::from(slice.0) << 40)))
     }
 
-    fn time(&self, slice: u32, number: u64) -> i64 {
+    fn time(&self, slice: SliceId, number: u64) -> i64 {
         // Some are later than that: they are late.
         let behind =
             (self.random(slice, number) >> 32) as i64 % (self.lateness_us + self.lateness_us / 4);
         number as i64 * STEP_US - behind
     }
 
-    fn key_and_value(&self, slice: u32, number: u64) -> (i64, i64) {
+    fn key_and_value(&self, slice: SliceId, number: u64) -> (i64, i64) {
         let random = self.random(slice, number);
         (((random >> 8) % self.keys) as i64, ((random >> 16) % 100) as i64)
     }
 
-    fn is_refused(&self, slice: u32, number: u64) -> bool {
+    fn is_refused(&self, slice: SliceId, number: u64) -> bool {
         self.random(slice, number).is_multiple_of(REFUSED_ONE_IN)
     }
 
     /// Slice and number of the records that are refused.
-    pub(crate) fn refused(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        let numbers = (0..self.slices).flat_map(|it| (0..self.count).map(move |nth| (it, nth)));
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (SliceId, u64)> + '_ {
+        let numbers =
+            (0..self.slices).map(SliceId).flat_map(|it| (0..self.count).map(move |nth| (it, nth)));
         numbers.filter(|(slice, number)| self.is_refused(*slice, *number))
     }
 
     /// Key, value and time of all records that are not refused.
     pub(crate) fn records(&self) -> impl Iterator<Item = (i64, i64, i64)> + '_ {
-        let numbers = (0..self.slices).flat_map(|it| (0..self.count).map(move |nth| (it, nth)));
+        let numbers =
+            (0..self.slices).map(SliceId).flat_map(|it| (0..self.count).map(move |nth| (it, nth)));
         numbers.filter(|(slice, number)| !self.is_refused(*slice, *number)).map(
             |(slice, number)| {
                 let (key, value) = self.key_and_value(slice, number);
@@ -159,10 +161,10 @@ fn rows(records: &[(i64, i64, i64)], pool: &Arc<RowsPool>) -> Rows {
 
 /// The committed positions of a source by slice, as a broker keeps the offsets of a group.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CommittedOffsets(Arc<Mutex<BTreeMap<u32, u64>>>);
+pub(crate) struct CommittedOffsets(Arc<Mutex<BTreeMap<SliceId, u64>>>);
 
 impl CommittedOffsets {
-    fn of(&self, slice: u32) -> u64 {
+    fn of(&self, slice: SliceId) -> u64 {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.get(&slice).copied().unwrap_or_default()
     }
@@ -196,8 +198,8 @@ impl ReadSlices {
     }
 
     /// One is read for this cycle.
-    fn read(&self, feed: &SourceFeed, slice: u32, cycle: Cycle) {
-        if slice >= feed.first() {
+    fn read(&self, feed: &SourceFeed, slice: SliceId, cycle: Cycle) {
+        if slice.0 >= feed.first() {
             let before = self.whole_from.fetch_min(cycle.0, Ordering::SeqCst);
             self.came.fetch_or(before == u64::MAX, Ordering::SeqCst);
         }
@@ -209,8 +211,8 @@ impl ReadSlices {
     }
 
     /// Returns true if a slice was not there when this life began.
-    fn comes_late(&self, feed: &SourceFeed, slice: u32) -> bool {
-        slice >= feed.first() && self.whole_from.load(Ordering::SeqCst) != 0
+    fn comes_late(&self, feed: &SourceFeed, slice: SliceId) -> bool {
+        slice.0 >= feed.first() && self.whole_from.load(Ordering::SeqCst) != 0
     }
 
     fn are_whole_in(&self, cycle: Cycle) -> bool {
@@ -244,19 +246,7 @@ impl SourceFactory for SimSource {
     fn slices(&self) -> u32 {
         self.slices.count()
     }
-    fn began_with(&self) -> u32 {
-        self.feed.first()
-    }
-    fn grows(&self) -> bool {
-        self.feed.first() < self.feed.slices
-    }
-    fn grow(&self) -> Result<u32, SourceError> {
-        if self.clock.monotonic_micros() >= self.feed.added_us() {
-            self.slices.known.store(self.feed.slices, Ordering::SeqCst);
-        }
-        Ok(self.slices())
-    }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         match &self.fault {
             Some(fault) if self.slices.comes_late(&self.feed, slice) => {
                 fault.fails_for_now(SourceCall::Open).map_or(Ok(()), |it| Err(it.error))?;
@@ -284,10 +274,28 @@ impl SourceFactory for SimSource {
     fn live(&self) -> bool {
         self.feed.every_us.is_some()
     }
-    fn follows(&self) -> bool {
-        self.told.is_some()
+    fn growth(&self) -> Option<&dyn GrowingSource> {
+        (self.feed.first() < self.feed.slices).then_some(self)
     }
-    fn committed(&self, slice: u32, Position(position): Position) {
+    fn follower(&self) -> Option<&dyn CommitFollower> {
+        self.told.is_some().then_some(self)
+    }
+}
+
+impl GrowingSource for SimSource {
+    fn began_with(&self) -> u32 {
+        self.feed.first()
+    }
+    fn grow(&self) -> Result<u32, SourceError> {
+        if self.clock.monotonic_micros() >= self.feed.added_us() {
+            self.slices.known.store(self.feed.slices, Ordering::SeqCst);
+        }
+        Ok(self.slices())
+    }
+}
+
+impl CommitFollower for SimSource {
+    fn committed(&self, slice: SliceId, Position(position): Position) {
         if let Some(CommittedOffsets(told)) = &self.told {
             // A process that is dead may say last what it knew before.
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -302,7 +310,7 @@ struct SimSlice {
     slices: ReadSlices,
     clock: Arc<dyn Clock>,
     pool: Arc<RowsPool>,
-    slice: u32,
+    slice: SliceId,
     next: u64,
     seen: Micros,
     fault: Option<FaultySource>,
@@ -333,7 +341,7 @@ impl SimSlice {
                 letters.push(DeadLetter {
                     stage: String::new(),
                     cycle: request.cycle,
-                    slice: SliceId(self.slice),
+                    slice: self.slice,
                     position: format!("{}:{number}", self.slice),
                     reason: "it is refused".to_owned(),
                     record: Vec::new(),

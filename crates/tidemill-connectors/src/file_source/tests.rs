@@ -55,7 +55,7 @@ fn request(bytes: usize, records: usize) -> ReadRequest {
 }
 
 fn drain(factory: &dyn SourceFactory, request: &ReadRequest) -> (Vec<Step>, Vec<DeadLetter>) {
-    let mut source = factory.open(0).unwrap();
+    let mut source = factory.open(SliceId(0)).unwrap();
     let (mut steps, mut letters) = (Vec::new(), Vec::new());
     loop {
         match source.read(request, &mut letters).unwrap() {
@@ -168,7 +168,7 @@ fn a_column_that_cannot_be_event_time_is_refused() {
 fn the_watermark_trails_the_largest_time_seen() {
     let text = b"{\"t\":1000}\n{\"t\":5000}\n{\"t\":2000}\n{\"t\":\"1970-01-01T00:00:09Z\"}\n";
     let factory = source(text, &spec(Format::Json), Some(&time("t", 1_000_000))).unwrap();
-    assert_eq!(factory.open(0).unwrap().watermark(), Micros::MIN);
+    assert_eq!(factory.open(SliceId(0)).unwrap().watermark(), Micros::MIN);
     let (steps, letters) = drain(&*factory, &request(1_000, 1));
     assert!(letters.is_empty());
     let watermarks: Vec<i64> = steps.iter().map(|step| step.3.0).collect();
@@ -226,7 +226,7 @@ fn a_replay_gives_the_same_batches() {
     let factory = source(text.as_bytes(), &spec(Format::Json), None).unwrap();
     let (steps, _) = drain(&*factory, &request(64, 1_000));
     assert!(steps.len() > 5);
-    let mut replay = factory.open(0).unwrap();
+    let mut replay = factory.open(SliceId(0)).unwrap();
     let mut letters = Vec::new();
     for (batch, bytes, position, _) in &steps {
         let until = Some(*position);
@@ -247,7 +247,7 @@ fn a_replay_gives_the_same_batches() {
 fn a_disk_that_fails_ends_the_source_with_the_files_name() {
     let sim = world_with(b"a\nb\n");
     let factory = FileSource::new(&sim.world, "f", &spec(Format::Text), None).unwrap();
-    let mut source = factory.open(0).unwrap();
+    let mut source = factory.open(SliceId(0)).unwrap();
     sim.disk.kill();
     let error = source.read(&request(10, 10), &mut Vec::new()).unwrap_err();
     assert!(error.message.starts_with("`f`: "), "{}", error.message);

@@ -24,7 +24,7 @@ fn all_of_a_good_file_is_read() {
             sim.disk.put("f", &bytes);
             let spec = FileSourceSpec::new("f", format);
             let factory = FileSource::new(&sim.world, "f", &spec, None).unwrap();
-            let mut source = factory.open(0).unwrap();
+            let mut source = factory.open(SliceId(0)).unwrap();
             let (mut rows, mut letters) = (0, Vec::new());
             let request =
                 ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records: 1 << 20, until: None };

@@ -294,7 +294,7 @@ impl SourceFactory for KafkaSource {
         Ok(self.slices())
     }
 
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         let hub = self.hub()?;
         let (start, until) = self.reach().bounds()[slice as usize];
         let subject = ("topic", format!("{} partition {slice}", self.topic));

@@ -100,7 +100,7 @@ fn read_back(world: &World, format: Format) -> String {
     let factory = FileSource::new(world, "out", &FileSourceSpec::new("out", format), None).unwrap();
     let request = ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records: 100, until: None };
     let mut letters = Vec::new();
-    let read = factory.open(0).unwrap().read(&request, &mut letters).unwrap();
+    let read = factory.open(SliceId(0)).unwrap().read(&request, &mut letters).unwrap();
     let Read::Rows { payload: Payload::Arrow(batch), .. } = read else { panic!("{read:?}") };
     assert!(letters.is_empty(), "{letters:?}");
     let rows = rows_as(Format::Json, &batch.schema(), std::slice::from_ref(&batch)).unwrap();

@@ -182,7 +182,7 @@ fn every_format_comes_back_through_its_source() {
         let source = FileSource::new(&sim.world, "f", &spec, None).unwrap();
         let mut letters: Vec<DeadLetter> = Vec::new();
         let request = ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records: 100, until: None };
-        let read = source.open(0).unwrap().read(&request, &mut letters).unwrap();
+        let read = source.open(SliceId(0)).unwrap().read(&request, &mut letters).unwrap();
         let Read::Rows { payload: Payload::Arrow(read), .. } = read else { panic!("{format:?}") };
         assert_eq!(letters, []);
         let mut expected = batch().project(&[0, 1, 2, 3, 4]).unwrap();
@@ -218,7 +218,7 @@ fn a_csv_file_of_one_column_has_nulls() {
     let source = FileSource::new(&sim.world, "f", &spec, None).unwrap();
     let mut letters: Vec<DeadLetter> = Vec::new();
     let request = ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records: 100, until: None };
-    let read = source.open(0).unwrap().read(&request, &mut letters).unwrap();
+    let read = source.open(SliceId(0)).unwrap().read(&request, &mut letters).unwrap();
     let Read::Rows { payload: Payload::Arrow(read), .. } = read else { panic!("no rows") };
     assert_eq!((read.column(0), letters), (rows.column(0), Vec::new()));
 }

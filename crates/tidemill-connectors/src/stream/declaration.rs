@@ -48,7 +48,7 @@ impl SourceFactory for DeclaredStream {
         Arc::clone(&self.schema)
     }
 
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Err(SourceError::new("a stream that is only declared has no records"))
     }
 

@@ -221,7 +221,7 @@ impl SourceFactory for StreamSource {
         Ok(self.slices())
     }
 
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         let streamlet = self.stream.streamlet(slice).ok_or_else(|| {
             SourceError::new(format!("stream `{}` has no streamlet {slice}", self.stream.name()))
         })?;

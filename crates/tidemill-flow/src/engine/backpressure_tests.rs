@@ -42,7 +42,7 @@ impl SourceFactory for Numbered {
     fn schema(&self) -> SchemaRef {
         rows_schema()
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(NumberedSlice { next: 0, pool: RowsPool::new(8) }))
     }
 }

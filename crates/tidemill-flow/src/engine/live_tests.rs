@@ -40,8 +40,8 @@ impl SourceFactory for Fed {
     fn slices(&self) -> u32 {
         self.slices.lock().expect("held briefly").len() as u32
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
-        let from = self.slices.lock().expect("held briefly")[slice as usize].take();
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
+        let from = self.slices.lock().expect("held briefly")[slice.index()].take();
         let from = from.ok_or_else(|| SourceError::new("opened twice"))?;
         Ok(Box::new(FedSlice { from, pool: RowsPool::new(8), count: 0 }))
     }
@@ -233,7 +233,7 @@ impl SourceFactory for Endless {
     fn schema(&self) -> SchemaRef {
         rows_schema()
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(EndlessSlice { pool: RowsPool::new(8), count: 0 }))
     }
     fn live(&self) -> bool {
@@ -384,7 +384,7 @@ impl SourceFactory for Silent {
     fn schema(&self) -> SchemaRef {
         rows_schema()
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(Self))
     }
     fn live(&self) -> bool {

@@ -283,7 +283,7 @@ impl OpenedJob {
             Some(saved) => {
                 let (name, to) = (&plan[stage].name, Position(saved.position));
                 let seek = || source.source.seek(to, saved.watermark);
-                let sought = panic_guard::call_blaming(name, Some(source.slice.0), seek);
+                let sought = panic_guard::call_blaming(name, Some(source.slice), seek);
                 sought.map_err(|error| StartError::of_part(name, error))
             }
             None => Ok(()),
@@ -307,14 +307,14 @@ impl OpenedJob {
             let first = Cut {
                 source: stage.0,
                 slice: slice.0,
-                position: factory.begins_at(slice.0).0,
+                position: factory.begins_at(slice).0,
                 ended: false,
                 idle: true,
             };
             let replay = self.recorded.of(first, self.before.cycle);
             let saved = self.before.source(SliceKey::new(stage, slice));
             let idle = saved.is_some_and(|saved| saved.idle);
-            let told = saved.map_or(factory.begins_at(slice.0).0, |saved| saved.position);
+            let told = saved.map_or(factory.begins_at(slice).0, |saved| saved.position);
             let source = CheckedSource::new(source, factory.schema());
             (stage, SourceLane::new(slice, source, factory.live(), *preload, replay, idle, told))
         };
@@ -332,10 +332,10 @@ fn open_sources(plan: &Plan) -> Result<Vec<(StageIx, OpenSource)>, StartError> {
     let mut sources = Vec::new();
     for (id, stage) in plan.indexed().filter(|(id, _)| plan.is_here(*id)) {
         let Work::Source { factory, .. } = &stage.work else { continue };
-        for slice in 0..stage.slices {
+        for slice in (0..stage.slices).map(SliceId) {
             let source =
                 factory.open(slice).map_err(|error| StartError::of_part(&stage.name, error))?;
-            sources.push((id, OpenSource { slice: SliceId(slice), source }));
+            sources.push((id, OpenSource { slice, source }));
         }
     }
     Ok(sources)
@@ -478,11 +478,11 @@ pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: OpenedJob) {
     }
     for (id, stage) in job.plan.indexed() {
         let Work::Source { factory, .. } = &stage.work else { continue };
-        let went = |slice| {
-            let saved = before.source(SliceKey::new(id, SliceId(slice)))?;
+        let went = |slice: SliceId| {
+            let saved = before.source(SliceKey::new(id, slice))?;
             Some(saved.position.wrapping_sub(factory.begins_at(slice).0))
         };
-        let went = (0..stage.slices).filter_map(went).fold(0, u64::wrapping_add);
+        let went = (0..stage.slices).map(SliceId).filter_map(went).fold(0, u64::wrapping_add);
         stage.count.position.store(went, Ordering::Relaxed);
     }
     for SliceKey { stage, .. } in before.ended_sources().into_keys() {

@@ -72,7 +72,7 @@ impl SourceFactory for Numbers {
     fn schema(&self) -> SchemaRef {
         schema(&["key", "number"])
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(NumbersSlice { next: 0, count: self.count, keys: self.keys }))
     }
     fn live(&self) -> bool {

@@ -42,7 +42,7 @@ impl CommitFollowers {
         sources: impl IntoIterator<Item = (StageIx, Arc<dyn SourceFactory>)>,
         first: Cycle,
     ) -> Self {
-        let sources = sources.into_iter().filter(|(_, it)| it.follows()).collect();
+        let sources = sources.into_iter().filter(|(_, it)| it.follower().is_some()).collect();
         Self { sources, first, slices: Mutex::default() }
     }
 
@@ -79,8 +79,8 @@ impl CommitFollowers {
             }
         }
         for (key, position) in due {
-            if let Some(source) = self.sources.get(&key.stage) {
-                source.committed(key.slice.0, position);
+            if let Some(source) = self.sources.get(&key.stage).and_then(|it| it.follower()) {
+                source.committed(key.slice, position);
             }
         }
     }

@@ -8,7 +8,7 @@
 //!
 //! Nothing stops: it is a change of layout, as when the number of threads changes. Stages that read
 //! the source stay laid out by the slices that it had when the job began
-//! ([`SourceFactory::began_with`]), so rows of recorded cycles come in the order that they had.
+//! ([`began_with`](crate::GrowingSource::began_with)), so rows of recorded cycles come in the order that they had.
 //!
 //! Invariant: a slice has cut nothing in a cycle that was begun before it was there, in no life.
 
@@ -131,18 +131,20 @@ fn ask(job: &Arc<Job>, stage: StageIx, factory: &dyn SourceFactory) -> Result<()
     if job.pacer.lock().expect("no panic while held").begun() < job.growth.recorded {
         return Ok(());
     }
-    let slices = factory.grow().map_err(|error| error.to_string())?;
+    let Some(growth) = factory.growth() else { return Ok(()) };
+    let slices = growth.grow().map_err(|error| error.to_string())?;
     let known = job.newest_layout().source_slices(stage);
     if slices <= known {
         return Ok(());
     }
-    let opened: Result<Vec<_>, _> = (known..slices).map(|slice| factory.open(slice)).collect();
+    let added = || (known..slices).map(SliceId);
+    let opened: Result<Vec<_>, _> = added().map(|slice| factory.open(slice)).collect();
     let opened = opened.map_err(|error| error.to_string())?;
-    let cores = opened.into_iter().zip(known..).map(|(it, slice)| begin(factory, slice, it));
+    let cores = opened.into_iter().zip(added()).map(|(it, slice)| begin(factory, slice, it));
     let mut cores: Vec<SourceLane> = cores.collect();
     let changed = job.change_layout(|old, from| {
-        for slice in known..slices {
-            job.committer.add_slice(SliceKey::new(stage, SliceId(slice)), Cycle(from.0 - 1));
+        for slice in added() {
+            job.committer.add_slice(SliceKey::new(stage, slice), Cycle(from.0 - 1));
             job.sources.add(from);
         }
         let new = old.after(&job.plan, from, old.workers, |it| match it == stage {
@@ -169,8 +171,8 @@ fn ask(job: &Arc<Job>, stage: StageIx, factory: &dyn SourceFactory) -> Result<()
     Ok(())
 }
 
-fn begin(factory: &dyn SourceFactory, slice: u32, source: Box<dyn Source>) -> SourceLane {
+fn begin(factory: &dyn SourceFactory, slice: SliceId, source: Box<dyn Source>) -> SourceLane {
     let told = factory.begins_at(slice).0;
     let source = CheckedSource::new(source, factory.schema());
-    SourceLane::new(SliceId(slice), source, factory.live(), false, VecDeque::new(), false, told)
+    SourceLane::new(slice, source, factory.live(), false, VecDeque::new(), false, told)
 }

@@ -7,7 +7,10 @@
 use crate::error::StartError;
 use crate::operator::{Operator, OperatorError, OperatorFactory, SliceState};
 use crate::snapshot::{StateAt, StateTable, TakeRows};
-use crate::source::{GuessedColumn, Obstacle, Position, Source, SourceError, SourceFactory};
+use crate::source::{
+    CommitFollower, GrowingSource, GuessedColumn, Obstacle, Position, Source, SourceError,
+    SourceFactory,
+};
 use arrow_schema::SchemaRef;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -31,7 +34,7 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 #[derive(Debug)]
 pub(crate) struct BlamedPanic {
     pub(crate) name: String,
-    slice: Option<u32>,
+    slice: Option<SliceId>,
     pub(crate) message: String,
 }
 
@@ -47,7 +50,7 @@ impl From<BlamedPanic> for StartError {
 }
 
 /// Calls code of the stage `name`. Its panic goes on as [`BlamedPanic`].
-pub(crate) fn call_blaming<T>(name: &str, slice: Option<u32>, call: impl FnOnce() -> T) -> T {
+pub(crate) fn call_blaming<T>(name: &str, slice: Option<SliceId>, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| match super::unwound(&*panic) {
         // It was printed where it began.
         (message, true) => {
@@ -93,7 +96,7 @@ impl<F: ?Sized> PanicGuard<F> {
         call_blaming(&self.name, None, || call(&self.inner))
     }
 
-    fn call_for<T>(&self, slice: u32, call: impl FnOnce(&F) -> T) -> T {
+    fn call_for<T>(&self, slice: SliceId, call: impl FnOnce(&F) -> T) -> T {
         call_blaming(&self.name, Some(slice), || call(&self.inner))
     }
 }
@@ -109,19 +112,7 @@ impl SourceFactory for PanicGuard<dyn SourceFactory> {
         self.call(|it| it.slices())
     }
 
-    fn began_with(&self) -> u32 {
-        self.call(|it| it.began_with())
-    }
-
-    fn grows(&self) -> bool {
-        self.call(|it| it.grows())
-    }
-
-    fn grow(&self) -> Result<u32, SourceError> {
-        self.call(|it| it.grow())
-    }
-
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         self.call_for(slice, |it| it.open(slice))
     }
 
@@ -149,16 +140,37 @@ impl SourceFactory for PanicGuard<dyn SourceFactory> {
         catch_panic(|| self.inner.total()).ok().flatten()
     }
 
-    fn begins_at(&self, slice: u32) -> Position {
+    fn begins_at(&self, slice: SliceId) -> Position {
         self.call_for(slice, |it| it.begins_at(slice))
     }
 
-    fn follows(&self) -> bool {
-        self.call(|it| it.follows())
+    fn growth(&self) -> Option<&dyn GrowingSource> {
+        self.call(|it| it.growth().is_some()).then_some(self)
     }
 
-    fn committed(&self, slice: u32, position: Position) {
-        self.call_for(slice, |it| it.committed(slice, position));
+    fn follower(&self) -> Option<&dyn CommitFollower> {
+        self.call(|it| it.follower().is_some()).then_some(self)
+    }
+}
+
+/// The same source, as [`SourceFactory::growth`] shows it.
+#[deny(clippy::missing_trait_methods)]
+impl GrowingSource for PanicGuard<dyn SourceFactory> {
+    fn began_with(&self) -> u32 {
+        self.call(|it| it.growth().map_or_else(|| it.slices(), GrowingSource::began_with))
+    }
+
+    fn grow(&self) -> Result<u32, SourceError> {
+        self.call(|it| it.growth().map_or_else(|| Ok(it.slices()), GrowingSource::grow))
+    }
+}
+
+/// The same source, as [`SourceFactory::follower`] shows it.
+#[deny(clippy::missing_trait_methods)]
+impl CommitFollower for PanicGuard<dyn SourceFactory> {
+    fn committed(&self, slice: SliceId, position: Position) {
+        let committed = |it: &dyn CommitFollower| it.committed(slice, position);
+        self.call_for(slice, |it| it.follower().map_or((), committed));
     }
 }
 
@@ -177,7 +189,7 @@ impl OperatorFactory for PanicGuard<dyn OperatorFactory> {
     }
 
     fn state(&self, slice: SliceId) -> SliceState {
-        self.call_for(slice.0, |it| {
+        self.call_for(slice, |it| {
             let mut state = it.state(slice);
             // The engine asks for them in many places, where nobody would be blamed.
             drop(state.structures());

@@ -164,7 +164,7 @@ impl Plan {
             let (work, slices, sink) = match stage.kind {
                 StageKind::Source { factory, preload } => {
                     let factory = panic_guard::guard_source(&stage.name, factory);
-                    grew_from = factory.grows().then(|| factory.began_with().max(1));
+                    grew_from = factory.growth().map(|it| it.began_with().max(1));
                     let slices = factory.slices().max(1);
                     (Work::Source { factory, preload }, slices, None)
                 }

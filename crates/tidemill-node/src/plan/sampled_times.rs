@@ -21,7 +21,7 @@ pub(super) fn doubt(source: &dyn SourceFactory) -> Option<String> {
     let request =
         ReadRequest { cycle: Cycle::FIRST, bytes: BYTES_MAX, records: RECORDS_MAX, until: None };
     let mut letters = Vec::new();
-    let read = source.open(0).ok()?.read(&request, &mut letters).ok()?;
+    let read = source.open(SliceId(0)).ok()?.read(&request, &mut letters).ok()?;
     let Read::Rows { payload: Payload::Arrow(batch), .. } = read else { return None };
     if batch.num_rows() == 0 {
         let (count, first) = (letters.len(), letters.first()?);

@@ -41,7 +41,7 @@ fn rows(world: &World, streams: &Streams, isolation: Isolation) -> usize {
     };
     let node = streams.node();
     let source = StreamSource::new(world, streams.log(), node.as_ref(), "s", spec).unwrap();
-    let mut slice: Box<dyn Source> = source.open(0).unwrap();
+    let mut slice: Box<dyn Source> = source.open(SliceId(0)).unwrap();
     let request = ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records: 100, until: None };
     let (mut rows, mut letters) = (0, Vec::new());
     loop {

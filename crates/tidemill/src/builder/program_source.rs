@@ -119,7 +119,7 @@ impl SourceFactory for GeneratedFactory {
         self.reads.clone()
     }
 
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         let batches = (self.make)();
         let factory = self.clone();
         Ok(Box::new(GeneratedSlice {

@@ -56,7 +56,7 @@ fn columnar_files_are_read_by_record_number() {
         assert_eq!(steps[7].3, Micros(199_000_000));
         let (small, _) = drain(&*factory, &request(1, 30));
         assert_eq!(small.len(), 200, "one record at least");
-        let mut replay = factory.open(0).unwrap();
+        let mut replay = factory.open(SliceId(0)).unwrap();
         let until = Some(Position(45));
         let request = ReadRequest { until, ..request(1 << 20, 1 << 20) };
         let read = replay.read(&request, &mut Vec::new()).unwrap();
@@ -88,7 +88,7 @@ fn a_batch_without_bytes_costs_no_records() {
             let factory = source(&bytes, &spec(Format::Arrow), None).unwrap();
             let (batch, letters) = whole(&*factory);
             assert_eq!((batch.num_rows(), letters.len()), (rows, 0));
-            let mut late = factory.open(0).unwrap();
+            let mut late = factory.open(SliceId(0)).unwrap();
             late.seek(Position(rows as u64 - 5), Micros::MIN).unwrap();
             let Read::Rows { payload, .. } =
                 late.read(&request(1 << 20, 100), &mut Vec::new()).unwrap()
@@ -120,13 +120,13 @@ fn a_damaged_columnar_file_is_an_error_and_never_a_panic() {
 fn read_damaged(format: Format, bytes: &[u8]) {
     let Ok(factory) = source(bytes, &spec(format), None) else { return };
     for to in [0, 50, 100, 199] {
-        let Ok(mut source) = factory.open(0) else { return };
+        let Ok(mut source) = factory.open(SliceId(0)) else { return };
         match source.seek(Position(to), Micros::MIN) {
             Ok(()) => drop(source.read(&request(1 << 20, 1_000), &mut Vec::new())),
             Err(error) => assert!(error.message.starts_with("`f`: "), "{error}"),
         }
     }
-    let Ok(mut source) = factory.open(0) else { return };
+    let Ok(mut source) = factory.open(SliceId(0)) else { return };
     for _ in 0..100 {
         match source.read(&request(1 << 20, 1_000), &mut Vec::new()) {
             Ok(Read::Rows { .. }) => {}
@@ -175,7 +175,7 @@ fn a_compressed_batch_in_the_middle_is_refused_whatever_length_it_claims() {
     batch[at..at + 8].copy_from_slice(&i64::MAX.to_le_bytes());
     bytes.extend(batch);
     let factory = source(&bytes, &spec(Format::Arrow), None).unwrap();
-    let mut source = factory.open(0).unwrap();
+    let mut source = factory.open(SliceId(0)).unwrap();
     let read = source.read(&request(1 << 20, 100), &mut Vec::new());
     assert!(matches!(read, Ok(Read::Rows { .. })), "{read:?}");
     let error = source.read(&request(1 << 20, 100), &mut Vec::new()).unwrap_err();

@@ -111,7 +111,7 @@ fn values_are_rows_and_what_is_none_is_a_letter() {
     for records in [1, 2, 3, 100] {
         let source = StreamSource::new(&sim.world, &log, None, "s", spec(Format::Json)).unwrap();
         assert_eq!(source.total(), Some(7));
-        let (batches, letters) = read_all(&mut *source.open(0).unwrap(), records);
+        let (batches, letters) = read_all(&mut *source.open(SliceId(0)).unwrap(), records);
         assert_eq!(numbers(&batches), [1, 2, 3, 4], "{records} at a time");
         let told: Vec<_> = letters.iter().map(|it| it.position.as_str()).collect();
         assert_eq!(told, ["s streamlet 0, offset 1", "s streamlet 0, offset 5"]);
@@ -135,7 +135,7 @@ fn a_value_of_lines_is_one_line() {
         ..spec(Format::Csv)
     };
     let source = StreamSource::new(&sim.world, &log, None, "s", csv).unwrap();
-    let (batches, letters) = read_all(&mut *source.open(0).unwrap(), 100);
+    let (batches, letters) = read_all(&mut *source.open(SliceId(0)).unwrap(), 100);
     assert_eq!(numbers(&batches), [1, 2, 3]);
     let texts = |it: &RecordBatch| {
         it["s"].as_string::<i32>().iter().flatten().map(str::to_owned).collect::<Vec<_>>()
@@ -150,7 +150,7 @@ fn a_value_of_lines_is_one_line() {
     let streamlet = log.create("t", StreamSpec::default()).unwrap().streamlet(0).unwrap();
     put(&streamlet, Compression::NONE, &["a n=1i\n", "a n=2i 7\n", "a n=3i\na n=4i\n"]);
     let source = StreamSource::new(&sim.world, &log, None, "t", spec(Format::Influx)).unwrap();
-    let (batches, letters) = read_all(&mut *source.open(0).unwrap(), 100);
+    let (batches, letters) = read_all(&mut *source.open(SliceId(0)).unwrap(), 100);
     assert_eq!(numbers(&batches), [1, 2]);
     assert_eq!((letters.len(), letters[0].reason.as_str()), (1, lines));
 }
@@ -165,7 +165,7 @@ fn a_replay_cuts_where_the_ledger_says() {
     put(&streamlet, Compression::NONE, &values);
     put(&streamlet, Compression::NONE, &values);
     let source = StreamSource::new(&sim.world, &log, None, "s", spec(Format::Json)).unwrap();
-    let mut slice = source.open(0).unwrap();
+    let mut slice = source.open(SliceId(0)).unwrap();
     let mut letters = Vec::new();
     for (until, rows) in [(3, 3), (13, 10), (14, 1)] {
         let mut seen = 0;
@@ -203,7 +203,7 @@ fn what_stands_beside_a_value_can_be_columns_and_event_time() {
         StreamSourceSpec { meta, time, ..spec(Format::Text) },
     );
     let source = source.unwrap();
-    let mut slice = source.open(1).unwrap();
+    let mut slice = source.open(SliceId(1)).unwrap();
     let (batches, letters) = read_all(&mut *slice, 10);
     assert!(letters.is_empty());
     let batch = &batches[0];
@@ -214,7 +214,7 @@ fn what_stands_beside_a_value_can_be_columns_and_event_time() {
     let times = batch[TIME_COLUMN].as_primitive::<TimestampMicrosecondType>();
     assert_eq!(times.values(), &[1_000_000, 1_001_000]);
     assert_eq!(slice.watermark(), Micros(1_000_000));
-    let (none, _) = read_all(&mut *source.open(0).unwrap(), 10);
+    let (none, _) = read_all(&mut *source.open(SliceId(0)).unwrap(), 10);
     assert!(none.is_empty());
 }
 
@@ -236,7 +236,7 @@ fn a_timestamp_that_is_no_event_time_makes_a_letter() {
     let time = Some(TimeSpec { field: "at".to_owned(), lateness: Span(0) });
     let letters_of = |spec| {
         let source = StreamSource::new(&sim.world, &log, None, "s", spec).unwrap();
-        let mut slice = source.open(0).unwrap();
+        let mut slice = source.open(SliceId(0)).unwrap();
         let (batches, letters) = read_all(&mut *slice, 10);
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         let times = batches.iter().filter_map(|it| it.column_by_name("at"));
@@ -274,7 +274,7 @@ fn a_source_that_waits_is_woken_by_a_record() {
     };
     let source = StreamSource::new(&sim.world, &log, None, "s", never).unwrap();
     assert!(source.live());
-    let mut slice = source.open(0).unwrap();
+    let mut slice = source.open(SliceId(0)).unwrap();
     let woken = wakes(&mut *slice);
     let mut letters = Vec::new();
     for _ in 0..3 {
@@ -296,7 +296,7 @@ fn a_source_that_waits_for_a_stream_that_is_deleted_fails_and_does_not_wait_on()
     put(&streamlet, Compression::NONE, &["old"]);
     let never = StreamSourceSpec { until: UntilSpec::Never, ..spec(Format::Text) };
     let source = StreamSource::new(&sim.world, &log, None, "s", never).unwrap();
-    let mut slice = source.open(0).unwrap();
+    let mut slice = source.open(SliceId(0)).unwrap();
     let woken = wakes(&mut *slice);
     let mut letters = Vec::new();
     let rows = slice.read(&request(10, None), &mut letters).unwrap();
@@ -353,14 +353,14 @@ fn a_job_that_resumes_reads_from_where_it_began() {
     let source = |resume| StreamSource::new(&sim.world, &log, None, "s", latest(resume));
     let open = |resume| {
         let source = source(resume)?;
-        let position = source.open(0).unwrap().position();
+        let position = source.open(SliceId(0)).unwrap().position();
         source.begin().unwrap();
         Ok::<_, ConnectorError>(position)
     };
     assert_eq!(open(true).unwrap(), Position(1), "there is no note yet");
     put(&streamlet, Compression::NONE, &["new", "newer"]);
     assert_eq!(open(true).unwrap(), Position(1));
-    assert_eq!(source(false).unwrap().open(0).unwrap().position(), Position(3));
+    assert_eq!(source(false).unwrap().open(SliceId(0)).unwrap().position(), Position(3));
     assert_eq!(open(true).unwrap(), Position(1), "the new run was refused and did not begin");
     assert_eq!(open(false).unwrap(), Position(3), "a new run begins anew");
     log.delete("s").unwrap();

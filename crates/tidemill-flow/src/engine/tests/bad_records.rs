@@ -26,7 +26,7 @@ impl SourceFactory for AllBad {
     fn slices(&self) -> u32 {
         self.slices
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(AllBadSlice { done: 0, reads: self.reads, letters: self.letters }))
     }
 }

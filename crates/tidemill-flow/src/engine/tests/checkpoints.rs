@@ -124,7 +124,7 @@ impl SourceFactory for Spoilt {
     fn schema(&self) -> SchemaRef {
         self.0.schema()
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(SpoiltSlice(self.0.open(slice)?)))
     }
 }

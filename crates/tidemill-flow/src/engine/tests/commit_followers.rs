@@ -1,6 +1,7 @@
 //! What a source that follows is told: nothing of which some sink, or the dead letters, lack a row.
 
 use super::*;
+use crate::source::CommitFollower;
 use std::{
     sync::{Condvar, Mutex, MutexGuard},
     time::Duration,
@@ -56,13 +57,16 @@ impl SourceFactory for Follows {
     fn schema(&self) -> SchemaRef {
         self.numbers.schema()
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(WithBad(self.numbers.open(slice)?)))
     }
-    fn follows(&self) -> bool {
-        true
+    fn follower(&self) -> Option<&dyn CommitFollower> {
+        Some(self)
     }
-    fn committed(&self, _: u32, Position(told): Position) {
+}
+
+impl CommitFollower for Follows {
+    fn committed(&self, _: SliceId, Position(told): Position) {
         self.watch.change(|it| {
             let should = [told, told, told / 10];
             if it.rows.iter().zip(should).any(|(rows, should)| *rows < should) {

@@ -17,7 +17,7 @@ impl SourceFactory for Refuses {
     fn schema(&self) -> SchemaRef {
         self.numbers.schema()
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         match self.opens {
             true => Ok(Box::new(RefusesReads(self.numbers.open(slice)?, self.kind))),
             false => Err(SourceError::of_kind(self.kind, "it is not opened")),

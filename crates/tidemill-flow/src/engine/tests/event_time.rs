@@ -17,7 +17,7 @@ impl SourceFactory for TwoSlices {
     fn slices(&self) -> u32 {
         2
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Err(SourceError::new("nobody reads it"))
     }
 }

@@ -26,7 +26,7 @@ impl SourceFactory for Panics {
         self.called("slices");
         1
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         self.called("open");
         NUMBERS.open(slice)
     }
@@ -42,7 +42,7 @@ impl SourceFactory for Panics {
         self.called("reads");
         String::new()
     }
-    fn begins_at(&self, _: u32) -> Position {
+    fn begins_at(&self, _: SliceId) -> Position {
         self.called("begins_at");
         Position(0)
     }

@@ -3,6 +3,7 @@
 use super::checkpoints::{kill, options, wait_for_checkpoints};
 use super::*;
 use crate::runtime::growth;
+use crate::source::GrowingSource;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Records of a slice.
@@ -39,11 +40,20 @@ impl SourceFactory for Stream {
     fn slices(&self) -> u32 {
         self.known.load(Ordering::SeqCst)
     }
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(StreamSlice { slice: i64::from(slice.0), next: 0 }))
+    }
+    fn live(&self) -> bool {
+        true
+    }
+    fn growth(&self) -> Option<&dyn GrowingSource> {
+        Some(self)
+    }
+}
+
+impl GrowingSource for Stream {
     fn began_with(&self) -> u32 {
         SLICES
-    }
-    fn grows(&self) -> bool {
-        true
     }
     fn grow(&self) -> Result<u32, SourceError> {
         if self.is_away.load(Ordering::SeqCst) {
@@ -51,12 +61,6 @@ impl SourceFactory for Stream {
         }
         self.found();
         Ok(self.slices())
-    }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
-        Ok(Box::new(StreamSlice { slice: i64::from(slice), next: 0 }))
-    }
-    fn live(&self) -> bool {
-        true
     }
 }
 

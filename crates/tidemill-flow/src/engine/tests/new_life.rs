@@ -40,7 +40,7 @@ impl SourceFactory for Noted {
     fn schema(&self) -> SchemaRef {
         self.numbers.schema()
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         self.notes.lock().expect("held briefly").push("opened");
         if self.opens { self.numbers.open(slice) } else { Err(SourceError::new("it is gone")) }
     }

@@ -45,7 +45,7 @@ impl SourceFactory for Held {
     fn schema(&self) -> SchemaRef {
         self.numbers.schema()
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         let go_on = self.go_on.lock().expect("held briefly").take();
         let go_on = go_on.ok_or_else(|| SourceError::new("opened twice"))?;
         let (numbers, is_read) = (self.numbers.open(slice)?, self.is_read.clone());
@@ -131,7 +131,7 @@ impl SourceFactory for Late {
     fn schema(&self) -> SchemaRef {
         self.numbers.schema()
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         let go_on = self.go_on.lock().expect("held briefly").take();
         let (numbers, is_read) = (self.numbers.open(slice)?, self.is_read.clone());
         Ok(Box::new(LateSlice { numbers, is_read, go_on }))

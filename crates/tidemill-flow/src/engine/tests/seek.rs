@@ -28,7 +28,7 @@ impl SourceFactory for Sought {
     fn schema(&self) -> SchemaRef {
         self.numbers.schema()
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         let numbers = self.numbers.open(slice)?;
         Ok(Box::new(SoughtSlice { numbers, seek: Arc::clone(&self.seek) }))
     }

@@ -88,7 +88,7 @@ impl SourceFactory for OneCycle {
     fn schema(&self) -> SchemaRef {
         self.0.schema()
     }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(OneCycleSlice(self.0.open(slice)?)))
     }
     fn live(&self) -> bool {

@@ -46,7 +46,7 @@ impl SourceFactory for Stream {
     fn schema(&self) -> SchemaRef {
         schema(&["key", "number"])
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(StreamSlice { stream: self.clone(), next: 0, watermark: Micros::MIN }))
     }
     fn live(&self) -> bool {

@@ -1,8 +1,9 @@
 //! Positions are told once, in order, and not before their cycle is committed.
 
 use super::*;
-use crate::source::{Source, SourceError};
+use crate::source::{CommitFollower, Source, SourceError};
 use arrow_schema::{Schema, SchemaRef};
+use tidemill_types::SliceId;
 
 #[derive(Default)]
 struct Told {
@@ -15,16 +16,18 @@ impl SourceFactory for Told {
         Arc::new(Schema::empty())
     }
 
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Err(SourceError::new("it is not opened"))
     }
 
-    fn follows(&self) -> bool {
-        !self.deaf
+    fn follower(&self) -> Option<&dyn CommitFollower> {
+        (!self.deaf).then_some(self)
     }
+}
 
-    fn committed(&self, slice: u32, position: Position) {
-        self.told.lock().unwrap().push((slice, position.0));
+impl CommitFollower for Told {
+    fn committed(&self, slice: SliceId, position: Position) {
+        self.told.lock().unwrap().push((slice.0, position.0));
     }
 }
 

@@ -87,7 +87,7 @@ impl SourceFactory for Words {
     fn schema(&self) -> SchemaRef {
         schema(&[("n", DataType::Int64)])
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(Self(false)))
     }
 }
@@ -197,7 +197,7 @@ impl SourceFactory for Unmade {
         self.called("schema");
         schema(&[("n", DataType::Int64)])
     }
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
         self.called("open");
         Ok(Box::new(Words(true)))
     }

@@ -97,7 +97,7 @@ fn a_topic_is_read_from_any_offset_on() {
 fn nothing_before_the_place_is_asked_for_again() {
     let cluster = Cluster::start(vec![partition(Format::Text), partition(Format::Text)]);
     let all = open(&cluster, Format::Text, UntilSpec::Latest);
-    let steps = rest(&mut *all.open(0).unwrap(), &request(1), false);
+    let steps = rest(&mut *all.open(SliceId(0)).unwrap(), &request(1), false);
     let to = steps[10].place;
     let live = open(&cluster, Format::Text, UntilSpec::Never);
     let mut slice = gone_to(&*live, 0, to);

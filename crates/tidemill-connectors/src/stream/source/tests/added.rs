@@ -59,7 +59,7 @@ fn what_is_added_is_read_from_its_first_record_and_noted() {
     let began = noted(&sim);
     assert_eq!((began.first, began.bounds), (Some(1), vec![(1, None), (0, None)]));
 
-    let mut slice = source.open(1).unwrap();
+    let mut slice = source.open(SliceId(1)).unwrap();
     let woken = wakes(&mut *slice);
     let Read::Rows { payload: Payload::Arrow(batch), .. } =
         slice.read(&request(10, None), &mut Vec::new()).unwrap()

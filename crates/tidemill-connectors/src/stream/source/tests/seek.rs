@@ -124,7 +124,7 @@ proptest! {
         let mut played = Played::new(&log);
         let node = played.node();
         let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
-        let mut slice = source.open(0).unwrap();
+        let mut slice = source.open(SliceId(0)).unwrap();
         // Places where a slice stood while transactions were open that have ended since.
         let (mut rows, mut cuts) = (Vec::new(), vec![(0, 0)]);
         for (at, act) in acts.iter().enumerate() {

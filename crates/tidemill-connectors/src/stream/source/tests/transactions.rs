@@ -230,7 +230,7 @@ proptest! {
         let mut played = Played::new(&log);
         let node = played.node();
         let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
-        let mut slice = source.open(0).unwrap();
+        let mut slice = source.open(SliceId(0)).unwrap();
         let (mut rows, mut cuts) = (Vec::new(), Vec::new());
         for (at, act) in acts.iter().enumerate() {
             played.act(act);
@@ -248,11 +248,11 @@ proptest! {
         // Another reader, that reads all of it at once, up to where it may now.
         let until = StreamSourceSpec { until: UntilSpec::Latest, ..live() };
         let bounded = StreamSource::new(&sim.world, &log, Some(&node), "s", until).unwrap();
-        let (at_once, _) = drain(&mut *bounded.open(0).unwrap(), 1 << 20, 1 << 20);
+        let (at_once, _) = drain(&mut *bounded.open(SliceId(0)).unwrap(), 1 << 20, 1 << 20);
         prop_assert_eq!(&at_once, &rows);
 
         // A replay stops where the ledger says, and has the same rows there.
-        let mut again = source.open(0).unwrap();
+        let mut again = source.open(SliceId(0)).unwrap();
         let (mut replayed, mut letters) = (Vec::new(), Vec::new());
         for (until, count) in cuts {
             while again.position().0 < until {
@@ -275,7 +275,7 @@ fn a_source_that_waits_for_a_transaction_is_woken_by_its_end() {
         let mut played = Played::new(&log);
         let node = played.node();
         let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
-        let mut slice = source.open(0).unwrap();
+        let mut slice = source.open(SliceId(0)).unwrap();
         let woken = wakes(&mut *slice);
         let mut letters = Vec::new();
         let mut idle = |slice: &mut dyn Source| {
@@ -307,14 +307,14 @@ fn without_transactions_nothing_is_asked_and_uncommitted_reads_all() {
     let node = played.node();
     played.send(None, 3);
     let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
-    let (rows, _) = drain(&mut *source.open(0).unwrap(), 1 << 20, 100);
+    let (rows, _) = drain(&mut *source.open(SliceId(0)).unwrap(), 1 << 20, 100);
     assert_eq!((rows.len(), played.model.asked.load(Ordering::SeqCst)), (3, 0));
     played.send(Some(1), 2);
     played.send(Some(2), 2);
     played.end(1, false);
     let all = StreamSourceSpec { isolation: Isolation::Uncommitted, ..live() };
     let source = StreamSource::new(&sim.world, &log, Some(&node), "s", all).unwrap();
-    let (rows, _) = drain(&mut *source.open(0).unwrap(), 1 << 20, 100);
+    let (rows, _) = drain(&mut *source.open(SliceId(0)).unwrap(), 1 << 20, 100);
     assert_eq!(rows, [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(played.model.asked.load(Ordering::SeqCst), 0);
 }
@@ -334,12 +334,12 @@ fn the_latest_is_before_the_first_open_transaction() {
     };
     let bounded = open(StartSpec::Earliest, UntilSpec::Latest);
     assert_eq!(bounded.total(), Some(3));
-    let mut slice = bounded.open(0).unwrap();
+    let mut slice = bounded.open(SliceId(0)).unwrap();
     let (batches, _) = read_all(&mut *slice, 10);
     assert_eq!(numbers(&batches), [0, 1, 2], "it does not wait");
-    assert_eq!(open(StartSpec::Latest, UntilSpec::Never).open(0).unwrap().position(), Position(3));
+    assert_eq!(open(StartSpec::Latest, UntilSpec::Never).open(SliceId(0)).unwrap().position(), Position(3));
     played.end(1, true);
-    let (batches, _) = read_all(&mut *bounded.open(0).unwrap(), 10);
+    let (batches, _) = read_all(&mut *bounded.open(SliceId(0)).unwrap(), 10);
     assert_eq!(numbers(&batches), [0, 1, 2], "nor does its end move");
 }
 
@@ -351,7 +351,7 @@ fn what_was_read_and_is_gone_is_an_error_and_no_wait() {
     let node = played.node();
     played.send(None, 2);
     let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
-    let mut slice = source.open(0).unwrap();
+    let mut slice = source.open(SliceId(0)).unwrap();
     let mut letters = Vec::new();
     let read = slice.read(&request(10, Some(2)), &mut letters).unwrap();
     assert!(matches!(read, Read::Rows { .. }), "{read:?}");
