@@ -6,7 +6,7 @@ use tidemill_connectors::FileSource;
 use tidemill_env::{SimDisk, World};
 use tidemill_flow::{DeadLetter, Payload, Read, ReadRequest, SourceFactory};
 use tidemill_types::{
-    Cycle,
+    Cycle, SliceId,
     job::{FileSourceSpec, Format},
 };
 

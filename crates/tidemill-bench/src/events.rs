@@ -12,7 +12,7 @@ use tidemill_flow::{
     DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceFactory,
     TIME_COLUMN,
 };
-use tidemill_types::Micros;
+use tidemill_types::{Micros, SliceId};
 
 /// Keys of the events, if nothing else is said.
 pub(crate) const KEYS: u64 = 1_000_000;

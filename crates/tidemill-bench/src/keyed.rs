@@ -16,7 +16,7 @@ use tidemill_flow::{
     Source, SourceError, SourceFactory, StageKind,
 };
 use tidemill_operators::window::windowed;
-use tidemill_types::{ByteSize, Micros, job::CycleSpec};
+use tidemill_types::{ByteSize, Micros, SliceId, job::CycleSpec};
 
 /// Bytes that an event counts in a cycle.
 const EVENT_BYTES: usize = 16;

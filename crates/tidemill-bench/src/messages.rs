@@ -7,7 +7,7 @@ use tidemill_flow::{
     Block, DeadLetter, Payload, Position, Read, ReadRequest, RowsPool, Source, SourceError,
     SourceFactory, rows_schema,
 };
-use tidemill_types::Micros;
+use tidemill_types::{Micros, SliceId};
 
 /// Messages, each freshly written: a copy of a template; every 64th begins with its send time.
 pub(crate) struct Messages {

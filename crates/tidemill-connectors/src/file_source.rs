@@ -23,7 +23,7 @@ use std::{
 use tidemill_env::{Disk, DiskRead, World};
 use tidemill_flow::{GuessedColumn, Source, SourceError, SourceFactory};
 use tidemill_types::{
-    Span,
+    SliceId, Span,
     job::{FileSourceSpec, Format, TimeSpec},
 };
 

@@ -17,4 +17,3 @@ mod source;
 mod testing;
 
 pub use sink::KafkaSink;
-pub use source::KafkaSource;

@@ -31,9 +31,11 @@ mod json;
 mod kafka;
 mod layout;
 mod line_source;
+mod notes;
 mod number;
 mod parquet_file;
 mod postgres;
+mod record_source;
 mod schema_inference;
 #[cfg(test)]
 mod seek_contract;
@@ -49,9 +51,9 @@ pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
 pub use influx::{InfluxLines, InfluxPoint, point_end as influx_point_end};
 pub use json::check_json_object;
-pub use kafka::{KafkaSink, KafkaSource};
+pub use kafka::KafkaSink;
+pub use record_source::{RecordSource, RecordSourceSpec};
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink, rows_as};
 pub use stream::{
-    AbortedTransaction, DeclaredStream, StreamGroup, StreamNode, StreamSink, StreamSource,
-    StreamSourceSpec, Transactions,
+    AbortedTransaction, DeclaredStream, StreamGroup, StreamNode, StreamSink, Transactions,
 };

@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use tidemill_flow::{DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceFactory};
-use tidemill_types::Micros;
+use tidemill_types::{Micros, SliceId};
 
 /// A place of a source: where it stands, and its watermark there.
 pub(crate) type Place = (Position, Micros);
@@ -41,7 +41,7 @@ pub(crate) fn rest(source: &mut dyn Source, request: &ReadRequest, live: bool) -
 }
 
 /// A new slice that was told to go to a place.
-pub(crate) fn gone_to(factory: &dyn SourceFactory, slice: u32, to: Place) -> Box<dyn Source> {
+pub(crate) fn gone_to(factory: &dyn SourceFactory, slice: SliceId, to: Place) -> Box<dyn Source> {
     let mut source = factory.open(slice).unwrap();
     source.seek(to.0, to.1).unwrap();
     assert_eq!(place(&*source), to);
@@ -50,7 +50,11 @@ pub(crate) fn gone_to(factory: &dyn SourceFactory, slice: u32, to: Place) -> Box
 
 /// Goes to each place at which an undisturbed slice stands, and compares the rest. Returns the
 /// records that slice read.
-pub(crate) fn check(factory: &dyn SourceFactory, slice: u32, request: &ReadRequest) -> Vec<Step> {
+pub(crate) fn check(
+    factory: &dyn SourceFactory,
+    slice: SliceId,
+    request: &ReadRequest,
+) -> Vec<Step> {
     let mut undisturbed = factory.open(slice).unwrap();
     let start = place(&*undisturbed);
     let steps = rest(&mut *undisturbed, request, factory.live());
@@ -63,7 +67,7 @@ pub(crate) fn check(factory: &dyn SourceFactory, slice: u32, request: &ReadReque
 }
 
 /// Why a slice does not go to a place.
-pub(crate) fn refused(factory: &dyn SourceFactory, slice: u32, to: u64) -> String {
+pub(crate) fn refused(factory: &dyn SourceFactory, slice: SliceId, to: u64) -> String {
     let mut source = factory.open(slice).unwrap();
     source.seek(Position(to), Micros::MIN).expect_err("it is no place of this source").message
 }

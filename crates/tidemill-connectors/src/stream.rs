@@ -8,22 +8,15 @@
 //! Nothing goes over a socket, and a chunk is read where the log has it (KerA ch. 5, locality).
 
 mod aborted_chunks;
-mod bounds;
 mod declaration;
-mod meta;
 mod node;
-pub(crate) mod note;
+mod note;
 mod progress;
-pub(crate) mod reach;
 mod reader;
 pub(crate) mod rows;
-mod schema_note;
 mod sink;
-pub(crate) mod slice;
 mod source;
-pub(crate) mod values;
 
 pub use declaration::DeclaredStream;
 pub use node::{AbortedTransaction, StreamGroup, StreamNode, Transactions};
 pub use sink::StreamSink;
-pub use source::{StreamSource, StreamSourceSpec};

@@ -94,6 +94,12 @@ macro_rules! part_error {
                 Self { source: Some(source.into()), ..self }
             }
 
+            /// The error with its place before the message.
+            #[must_use]
+            pub fn within(self, place: impl fmt::Display) -> Self {
+                Self { message: format!("{place}: {}", self.message), ..self }
+            }
+
             /// True if the same call may succeed later.
             #[must_use]
             pub fn is_retry(&self) -> bool {

@@ -39,9 +39,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_connectors::{
-    DeclaredStream, FileSource, KafkaSource, StreamSource, StreamSourceSpec,
-};
+use tidemill_connectors::{DeclaredStream, FileSource, RecordSource, RecordSourceSpec};
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, Partition, SourceFactory, StageKind};
 use tidemill_types::StageIx;
@@ -296,7 +294,7 @@ impl<'a> Planner<'a> {
             return Ok(None);
         };
         let place = ["sources", name, "stream"];
-        let spec = StreamSourceSpec {
+        let spec = RecordSourceSpec {
             format,
             schema: source.schema.clone(),
             sample: source.sample,
@@ -318,7 +316,7 @@ impl<'a> Planner<'a> {
         }
         let Some(streams) = &self.options.streams else { return Err(no_log(place)) };
         let node = streams.node();
-        match StreamSource::new(self.world, streams.log(), node.as_ref(), stream, spec) {
+        match RecordSource::of_stream(self.world, streams.log(), node.as_ref(), stream, spec) {
             Ok(source) => Ok(Some(source)),
             Err(error) => Err(operators::stream_problem(name, &error)),
         }
@@ -336,7 +334,7 @@ impl<'a> Planner<'a> {
         source: &SourceSpec,
         kafka: &KafkaSourceSpec,
     ) -> Result<Arc<dyn SourceFactory>, Problem> {
-        let spec = StreamSourceSpec {
+        let spec = RecordSourceSpec {
             format: kafka.format,
             schema: kafka.schema.clone(),
             sample: kafka.sample,
@@ -349,7 +347,7 @@ impl<'a> Planner<'a> {
             resume: self.options.resume,
             from_checkpoint: self.options.from_checkpoint,
         };
-        KafkaSource::new(self.world, &kafka.brokers, &kafka.topic, spec)
+        RecordSource::of_topic(self.world, &kafka.brokers, &kafka.topic, spec)
             .map_err(|error| operators::kafka_problem(name, &error))
     }
 

@@ -10,6 +10,7 @@
 //! A folder in which no broker ever was has no transactions, and its log is all there is.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::{
         Arc,
@@ -20,7 +21,7 @@ use tidemill_broker::{Broker, BrokerError, BrokerSettings, Committed, STORE_FILE
 use tidemill_connectors::{AbortedTransaction, StreamGroup, StreamNode, Transactions};
 use tidemill_env::World;
 use tidemill_log::{Log, LogError, LogOptions, OnData, Stream, Streamlet};
-use tidemill_types::{Offset, ProducerId};
+use tidemill_types::{Offset, StreamletIx};
 
 #[cfg(test)]
 mod tests;
@@ -130,13 +131,12 @@ struct CommittedGroup {
 }
 
 impl StreamGroup for CommittedGroup {
-    fn offsets(&self, streamlets: u32) -> Result<Vec<Option<i64>>, String> {
+    fn offsets(&self) -> Result<BTreeMap<StreamletIx, Offset>, String> {
         let offsets = self.broker.group_offsets(&self.group, &self.stream);
-        let offsets = offsets.map_err(|error| format!("the group `{}`: {error}", self.group))?;
-        Ok((0..streamlets).map(|it| offsets.get(&it).copied()).collect())
+        offsets.map_err(|error| format!("the group `{}`: {error}", self.group))
     }
 
-    fn commit(&self, offsets: &[(u32, i64)]) {
+    fn commit(&self, offsets: &BTreeMap<StreamletIx, Offset>) {
         let outcome = self.broker.commit_group_offsets(&self.group, &self.stream, offsets);
         let was_refused = self.refused.swap(outcome.is_err(), Ordering::Relaxed);
         if let (Err(error), false) = (outcome, was_refused) {
@@ -156,11 +156,7 @@ impl Transactions for View {
 
     fn aborted(&self, from: i64, to: i64) -> Vec<AbortedTransaction> {
         let aborted = self.0.aborted(from, to).into_iter();
-        let of = |(producer, first): (ProducerId, Offset)| AbortedTransaction {
-            producer_id: producer.0,
-            first_offset: first.0,
-        };
-        aborted.map(of).collect()
+        aborted.map(|(producer, first)| AbortedTransaction { producer, first }).collect()
     }
 
     fn on_readable(&self, offset: i64, notice: OnData) -> Box<dyn Send> {

@@ -7,6 +7,7 @@ use tidemill_env::World;
 use tidemill_flow::{
     RunOptions, Source, SourceError, SourceFactory, StageKind, StartError, engine::start,
 };
+use tidemill_types::SliceId;
 
 /// A source that cannot be opened, so that the second process does no harm.
 struct Missing(Arc<dyn SourceFactory>);

@@ -7,6 +7,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 use tidemill_log::Stream;
+use tidemill_types::{Offset, StreamletIx};
 use tidemill_wire::kafka::ErrorCode;
 
 #[cfg(test)]
@@ -36,7 +37,7 @@ impl Broker {
         &self,
         group: &str,
         stream: &Stream,
-    ) -> Result<BTreeMap<u32, i64>, GroupError> {
+    ) -> Result<BTreeMap<StreamletIx, Offset>, GroupError> {
         let members = self.groups.describe(group).map_or(0, |it| it.members.len());
         if members > 0 {
             return Err(GroupError::Members(members));
@@ -49,7 +50,7 @@ impl Broker {
                 }
                 // An offset of a stream that was deleted is none of the one with its name now.
                 let record = offsets.get(&place).filter(|it| it.topic_id == stream.id().0);
-                Ok(record.map(|it| (index, it.offset)))
+                Ok(record.map(|it| (StreamletIx(index), Offset(it.offset))))
             };
             (0..stream.spec().streamlets).filter_map(|it| of_stream(it).transpose()).collect()
         });
@@ -65,7 +66,7 @@ impl Broker {
         &self,
         group: &str,
         stream: &Stream,
-        offsets: &[(u32, i64)],
+        offsets: &BTreeMap<StreamletIx, Offset>,
     ) -> Result<(), GroupError> {
         let sender = RequestSender {
             group: group.to_owned(),
@@ -73,10 +74,10 @@ impl Broker {
             instance: None,
             generation: -1,
         };
-        let new = |(index, offset): &(u32, i64)| {
+        let new = |(streamlet, offset): (&StreamletIx, &Offset)| {
             let (topic_id, metadata) = (stream.id().0, String::new());
-            let new = NewOffset { offset: *offset, leader_epoch: -1, topic_id, metadata };
-            ((stream.name().to_owned(), *index), new)
+            let new = NewOffset { offset: offset.0, leader_epoch: -1, topic_id, metadata };
+            ((stream.name().to_owned(), streamlet.0), new)
         };
         let outcome = self.groups.commit_blocking(&sender, offsets.iter().map(new).collect());
         outcome.map_err(|error| {

@@ -8,6 +8,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
+use tidemill_types::{Offset, StreamletIx};
 use tidemill_wire::kafka::{ErrorCode, message::*, text};
 
 fn delete(name: &str) -> DeleteTopicsRequestData {
@@ -120,7 +121,10 @@ async fn who_deletes_beside_the_protocol_leaves_nothing_either() {
     for topic in ["t", "u"] {
         let stream = node.log.get(topic).unwrap();
         let broker = Arc::clone(&node.broker);
-        let commit = move || broker.commit_group_offsets("g", &stream, &[(0, 0)]).unwrap();
+        let commit = move || {
+            let offsets = [(StreamletIx(0), Offset(0))].into();
+            broker.commit_group_offsets("g", &stream, &offsets).unwrap();
+        };
         tokio::task::spawn_blocking(commit).await.unwrap();
     }
     let topics = |node: &Node| {

@@ -13,7 +13,7 @@ use tidemill_flow::TIME_COLUMN;
 
 use tidemill_env::{SimWorld, World};
 use tidemill_flow::{DeadLetter, Payload, Position, Read, ReadRequest};
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId};
 
 mod columnar;
 mod formats;

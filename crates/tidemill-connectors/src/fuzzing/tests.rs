@@ -4,7 +4,7 @@ use super::*;
 use crate::FileSource;
 use tidemill_env::World;
 use tidemill_flow::{Payload, Read, ReadRequest};
-use tidemill_types::{Cycle, job::FileSourceSpec};
+use tidemill_types::{Cycle, SliceId, job::FileSourceSpec};
 
 #[test]
 fn all_of_a_good_file_is_read() {

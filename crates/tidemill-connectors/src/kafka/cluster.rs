@@ -1,8 +1,11 @@
 //! A cluster that a job names, and the messages for a missing cluster or topic.
 
 use crate::error::{ConnectorError, ConnectorErrorKind};
-use tidemill_client::{AdminError, CallError, Client, ClientOptions, ErrorCode};
+use tidemill_client::{
+    AdminError, CallError, Client, ClientOptions, ErrorCode, consumer::ConsumeError,
+};
 use tidemill_env::World;
+use tidemill_flow::{ErrorKind, SourceError};
 use tidemill_types::address;
 
 /// A client of the cluster at these addresses.
@@ -41,13 +44,9 @@ pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> Connect
                 ),
                 other => none(other.to_string()),
             };
-            let kind = match error {
-                CallError::Unreachable { .. }
-                | CallError::NodeAway { .. }
-                | CallError::ClosedAtOnce { .. }
-                | CallError::Lost { .. }
-                | CallError::TimedOut { .. } => ConnectorErrorKind::Away,
-                _ => ConnectorErrorKind::Unreachable,
+            let kind = match is_away(error) {
+                true => ConnectorErrorKind::Away,
+                false => ConnectorErrorKind::Unreachable,
             };
             (kind, message)
         }
@@ -63,6 +62,46 @@ pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> Connect
         _ => (ConnectorErrorKind::Unreadable, format!("topic `{topic}`: {error}")),
     };
     ConnectorError { kind, message }
+}
+
+/// Returns true if nobody answers, or not as it should: it may later.
+fn is_away(error: &CallError) -> bool {
+    matches!(
+        error,
+        CallError::Unreachable { .. }
+            | CallError::NodeAway { .. }
+            | CallError::ClosedAtOnce { .. }
+            | CallError::Lost { .. }
+            | CallError::TimedOut { .. }
+    )
+}
+
+/// The kind of a failed request.
+fn kind_of(error: &AdminError) -> ErrorKind {
+    match (error, error.code()) {
+        (AdminError::Call(error), _) if is_away(error) => ErrorKind::Retry,
+        (_, Some(ErrorCode::UnknownTopicOrPartition)) => ErrorKind::Invalid,
+        (_, Some(code)) if code.is_retriable() => ErrorKind::Retry,
+        _ => ErrorKind::Failed,
+    }
+}
+
+/// The error of a source whose cluster refuses a request.
+pub(super) fn admin_error(error: AdminError) -> SourceError {
+    SourceError::of_kind(kind_of(&error), error.to_string()).with_source(error)
+}
+
+/// The error of a source whose records cannot be fetched.
+pub(super) fn consume_error(error: ConsumeError) -> SourceError {
+    let kind = match &error {
+        ConsumeError::Lookup(error) => kind_of(error),
+        ConsumeError::NoStreamlet { .. }
+        | ConsumeError::OutOfRange { .. }
+        | ConsumeError::MadeAnew { .. } => ErrorKind::Invalid,
+        ConsumeError::Damaged { .. } => ErrorKind::Corrupt,
+        ConsumeError::Refused { .. } | ConsumeError::Closed => ErrorKind::Failed,
+    };
+    SourceError::of_kind(kind, error.to_string()).with_source(error)
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@
 //! the consumer's threads ─▶ its buffer, a share for each partition
 //!          │ wakes                            │ take_of(partition)
 //!          ▼                                  ▼
-//!   PartitionWakers ─▶ waker ─▶ Slice ─▶ KafkaFeed
+//!   PartitionWakers ─▶ waker ─▶ slice ─▶ KafkaFeed
 //! ```
 //!
 //! Invariants: a partition that nobody reads from holds up no other; a slice that found nothing is
 //! woken when something comes; the wakers do not keep the consumer alive, whose threads call them.
 
-use crate::stream::slice::{Feed, no_longer_stored};
+use super::cluster::consume_error;
+use crate::record_source::{RecordFeed, no_longer_stored};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -20,8 +21,8 @@ use tidemill_client::{
     consumer::{Batch, ConsumeError, ConsumerOptions, Isolation, Obstacle, Start, Taken},
 };
 use tidemill_env::World;
-use tidemill_flow::{Read, SourceWaker};
-use tidemill_types::job;
+use tidemill_flow::{ErrorKind, Read, SourceError, SourceWaker};
+use tidemill_types::{SliceId, job};
 use tidemill_wire::records::Record;
 
 /// Fetched bytes of all partitions that wait to be read.
@@ -114,13 +115,11 @@ impl Hub {
     ///
     /// # Errors
     /// As for [`Self::new`].
-    pub(super) fn add(
-        &self,
-        starts: impl Iterator<Item = (usize, i64)>,
-    ) -> Result<(), ConsumeError> {
-        let start = |(index, offset): (usize, i64)| (index as i32, Start::Offset(offset));
-        let starts: BTreeMap<i32, Start> = starts.map(start).collect();
-        let count = starts.keys().next_back().map_or(0, |last| *last as usize + 1);
+    pub(super) fn add(&self, starts: &BTreeMap<SliceId, i64>) -> Result<(), ConsumeError> {
+        let count = starts.keys().next_back().map_or(0, |last| last.index() + 1);
+        let start =
+            |(slice, offset): (&SliceId, &i64)| (slice.0.cast_signed(), Start::Offset(*offset));
+        let starts: BTreeMap<i32, Start> = starts.iter().map(start).collect();
         let mut partition_wakers = self.partition_wakers.lock();
         if partition_wakers.len() < count {
             partition_wakers.resize_with(count, PartitionWaker::default);
@@ -146,7 +145,7 @@ pub(super) fn seen(isolation: job::Isolation) -> Isolation {
 /// Records of a partition.
 pub(super) struct KafkaFeed {
     hub: Arc<Hub>,
-    partition: u32,
+    partition: SliceId,
     /// The next record's offset, or one before it.
     offset: i64,
     /// The first offset that the partition had when the job was planned.
@@ -160,39 +159,35 @@ pub(super) struct KafkaFeed {
 
 impl KafkaFeed {
     /// Records of a partition from `offset` on; it has kept those from `kept_from` on.
-    pub(super) fn new(hub: &Arc<Hub>, partition: u32, offset: i64, kept_from: i64) -> Self {
+    pub(super) fn new(hub: &Arc<Hub>, partition: SliceId, offset: i64, kept_from: i64) -> Self {
         let (hub, memory) = (Arc::clone(hub), Vec::new());
         Self { hub, partition, offset, kept_from, below: i64::MAX, batch: None, memory }
     }
 
     fn partition_waker<T>(&self, with: impl FnOnce(&mut PartitionWaker) -> T) -> Option<T> {
-        self.hub.partition_wakers.lock().get_mut(self.partition as usize).map(with)
+        self.hub.partition_wakers.lock().get_mut(self.partition.index()).map(with)
     }
 }
 
-impl Feed for KafkaFeed {
+impl RecordFeed for KafkaFeed {
     fn offset(&self) -> i64 {
         self.offset
     }
 
-    fn streamlet(&self) -> u32 {
-        self.partition
-    }
-
     /// The broker reports records deleted since the job was planned, and a lost end, when the offset is
     /// fetched: an error then.
-    fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String> {
+    fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), SourceError> {
         if !is_end && offset < self.kept_from {
             return Err(no_longer_stored(offset, self.kept_from));
         }
-        if !self.hub.consumer.seek(&self.hub.topic, self.partition.cast_signed(), offset) {
-            return Err("it is not read".to_owned());
+        if !self.hub.consumer.seek(&self.hub.topic, self.partition.0.cast_signed(), offset) {
+            return Err(SourceError::new("it is not read"));
         }
         self.offset = offset;
         Ok(())
     }
 
-    fn fill(&mut self, _: usize, below: i64) -> Result<bool, String> {
+    fn fill(&mut self, _: usize, below: i64) -> Result<bool, SourceError> {
         self.below = below;
         if self.offset >= below {
             return Ok(false);
@@ -202,10 +197,10 @@ impl Feed for KafkaFeed {
         }
         // Reset before the take: records that come after it set it again.
         self.partition_waker(|partition_waker| partition_waker.has_data = false);
-        let partition = self.partition.cast_signed();
+        let partition = self.partition.0.cast_signed();
         let memory = std::mem::take(&mut self.memory);
         let taken = self.hub.consumer.take_of(&self.hub.topic, partition, memory);
-        match taken.map_err(|error| error.to_string())? {
+        match taken.map_err(consume_error)? {
             Taken::Batch(batch) => self.batch = Some(batch),
             // All up to there is read or hidden. Where reading has no end that makes no difference,
             // and a position stays behind a record.
@@ -222,7 +217,7 @@ impl Feed for KafkaFeed {
         max: usize,
         below: i64,
         take: &mut dyn FnMut(i64, &Record<'_>),
-    ) -> Result<usize, String> {
+    ) -> Result<usize, SourceError> {
         let Some(batch) = &mut self.batch else { return Ok(0) };
         let (mut offset, mut given) = (self.offset, 0);
         let outcome = batch.each(max, below, |record| {
@@ -236,7 +231,9 @@ impl Feed for KafkaFeed {
             };
             take(offset - 1, &record);
         });
-        let more = outcome.map_err(|error| error.to_string())?;
+        let more = outcome.map_err(|error| {
+            SourceError::of_kind(ErrorKind::Corrupt, error.to_string()).with_source(error)
+        })?;
         if !more {
             offset = offset.max(batch.next_offset().min(below));
             self.memory = self.batch.take().map(Batch::into_memory).unwrap_or_default();

@@ -14,7 +14,7 @@
 
 use super::cluster;
 use crate::error::{ConnectorError, ConnectorErrorKind};
-use crate::stream::note::not_noted;
+use crate::notes::not_noted;
 use crate::stream::rows::UncommittedRows;
 use arrow_schema::SchemaRef;
 use at_least_once::AtLeastOnce;

@@ -32,7 +32,7 @@ use super::fault::{DatabaseFault, is_race, said};
 use super::load::{Load, PendingCycle};
 use super::name::{TableName, literal};
 use super::session::{BEGIN, Session, last_row};
-use crate::stream::note::{Notes, not_noted};
+use crate::notes::{Notes, not_noted};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tidemill_env::World;

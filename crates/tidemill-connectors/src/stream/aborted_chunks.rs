@@ -42,7 +42,7 @@ impl AbortedChunks {
         if let Some((from, to)) = self.unknown.take() {
             let aborted = transactions.aborted(from, to);
             let mut aborted: Vec<_> =
-                aborted.iter().map(|it| (it.first_offset, it.producer_id)).collect();
+                aborted.iter().map(|it| (it.first.0, it.producer.0)).collect();
             aborted.sort_unstable();
             self.ahead = aborted.into();
         }

@@ -2,13 +2,15 @@
 //!
 //! Nothing here reads a log.
 
-use super::source::StreamSourceSpec;
-use super::values::StreamSampler;
 use crate::error::ConnectorError;
+use crate::record_source::{LogName, RecordSampler, RecordSourceSpec};
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
-use tidemill_flow::{Source, SourceError, SourceFactory};
-use tidemill_types::job::{Format, UntilSpec};
+use tidemill_flow::{ErrorKind, Source, SourceError, SourceFactory};
+use tidemill_types::{
+    SliceId,
+    job::{Format, UntilSpec},
+};
 
 /// A stream with the columns that its job names.
 pub struct DeclaredStream {
@@ -25,20 +27,20 @@ impl DeclaredStream {
     #[expect(clippy::new_ret_no_self, reason = "the engine takes any source factory")]
     pub fn new(
         name: &str,
-        spec: &StreamSourceSpec,
+        spec: &RecordSourceSpec,
     ) -> Result<Option<Arc<dyn SourceFactory>>, ConnectorError> {
-        let subject = format!("stream `{name}`");
-        let look = StreamSampler::new(&subject, spec)?;
+        let name = LogName::stream(name);
+        let sampler = RecordSampler::new(&name, spec)?;
         if Self::may_have_more(spec) && spec.schema.is_empty() {
             return Ok(None);
         }
-        let schema = look.finish(&subject, spec)?.schema;
+        let schema = sampler.finish(&name, spec)?.schema;
         Ok(Some(Arc::new(Self { schema, live: spec.until == UntilSpec::Never })))
     }
 
     /// Returns true if records may have columns that the job does not name.
     #[must_use]
-    pub fn may_have_more(spec: &StreamSourceSpec) -> bool {
+    pub fn may_have_more(spec: &RecordSourceSpec) -> bool {
         matches!(spec.format, Format::Json | Format::Influx)
     }
 }
@@ -49,7 +51,10 @@ impl SourceFactory for DeclaredStream {
     }
 
     fn open(&self, _: SliceId) -> Result<Box<dyn Source>, SourceError> {
-        Err(SourceError::new("a stream that is only declared has no records"))
+        Err(SourceError::of_kind(
+            ErrorKind::Invalid,
+            "a stream that is only declared has no records",
+        ))
     }
 
     fn live(&self) -> bool {

@@ -5,8 +5,9 @@
 //! Invariant: a transaction that was aborted below the last stable offset stays so, and that offset
 //! never goes back: a resumed job reads the same records up to there.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use tidemill_log::{OnData, Stream, Streamlet};
+use tidemill_types::{Offset, ProducerId, StreamletIx};
 
 /// A node, as sources see it.
 pub trait StreamNode: Send + Sync {
@@ -19,16 +20,15 @@ pub trait StreamNode: Send + Sync {
 
 /// A consumer group, and one stream.
 pub trait StreamGroup: Send + Sync {
-    /// The offset that is committed for each streamlet, that is, of the next record; none where
-    /// there is none.
+    /// The committed offsets by streamlet, that is, those of the next records.
     ///
     /// # Errors
     /// The group has members that are alive; the message says so.
-    fn offsets(&self, streamlets: u32) -> Result<Vec<Option<i64>>, String>;
+    fn offsets(&self) -> Result<BTreeMap<StreamletIx, Offset>, String>;
 
     /// Commits offsets by streamlet, as a client outside the group. Blocks until they are durable,
     /// or are not committed; the node's log says why.
-    fn commit(&self, offsets: &[(u32, i64)]);
+    fn commit(&self, offsets: &BTreeMap<StreamletIx, Offset>);
 }
 
 /// The transactions of a streamlet (KIP-98).
@@ -52,8 +52,8 @@ pub trait Transactions: Send + Sync {
 /// A transaction that was aborted, in one streamlet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
-    /// Whose.
-    pub producer_id: i64,
-    /// Offset of its first record; it ends with the producer's next marker.
-    pub first_offset: i64,
+    /// Its producer.
+    pub producer: ProducerId,
+    /// The offset of its first record; it ends with the producer's next marker.
+    pub first: Offset,
 }

@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 use tidemill_env::{Thread, World};
+use tidemill_types::{Offset, StreamletIx};
 
 /// The progress of one source.
 pub(super) struct Progress {
@@ -30,7 +31,7 @@ struct Shared {
 #[derive(Default)]
 struct CommitState {
     /// By streamlet, the newest position that is not committed yet.
-    newest: BTreeMap<u32, i64>,
+    newest: BTreeMap<StreamletIx, Offset>,
     ends: bool,
 }
 
@@ -49,7 +50,7 @@ impl Shared {
             if state.newest.is_empty() {
                 return;
             }
-            let due: Vec<(u32, i64)> = std::mem::take(&mut state.newest).into_iter().collect();
+            let due = std::mem::take(&mut state.newest);
             drop(state);
             self.group.commit(&due);
         }
@@ -64,7 +65,7 @@ impl Progress {
     }
 
     /// A streamlet is done up to, not including, this offset.
-    pub(super) fn reached(&self, world: &World, streamlet: u32, offset: i64) {
+    pub(super) fn reached(&self, world: &World, streamlet: StreamletIx, offset: Offset) {
         self.shared.lock().newest.insert(streamlet, offset);
         self.shared.wakeup.notify_one();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,9 +5,10 @@
 
 use super::aborted_chunks::AbortedChunks;
 use super::node::Transactions;
-use super::slice::no_longer_stored;
+use crate::record_source::no_longer_stored;
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
+use tidemill_flow::{ErrorKind, SourceError};
 use tidemill_log::{AppendError, OnData, ReadCursor, ReadError, ReadLimit, Streamlet};
 use tidemill_wire::{
     chunk::{CHUNK_HEAD_BYTES, ChunkHead},
@@ -16,10 +17,6 @@ use tidemill_wire::{
 
 /// Most bytes that a chunk's records may have when they are inflated.
 const INFLATED_BYTES_MAX: usize = 256 << 20;
-
-/// Why nothing more can come.
-const GONE: &str = "it was deleted, or its log was closed; if there is a stream of its name again, \
-                    start the job anew";
 
 /// A streamlet, and the view of its transactions.
 #[derive(Clone)]
@@ -31,9 +28,9 @@ pub(super) struct View {
 
 impl View {
     /// The offset after the last that may be read.
-    pub(super) fn end_offset(&self) -> Result<i64, String> {
+    pub(super) fn end_offset(&self) -> Result<i64, SourceError> {
         match &self.transactions {
-            Some(transactions) => transactions.end_offset(),
+            Some(transactions) => transactions.end_offset().map_err(SourceError::new),
             None => Ok(self.streamlet.high_watermark()),
         }
     }
@@ -80,7 +77,7 @@ impl StreamletReader {
 
     /// Goes to an offset up to which it read once; nothing was read yet. If it `is_end`, nothing has
     /// to be there.
-    pub(super) fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String> {
+    pub(super) fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), SourceError> {
         let (first, end) = (self.view.streamlet.start_offset(), self.view.streamlet.end_offset());
         if !is_end && offset < first {
             return Err(no_longer_stored(offset, first));
@@ -94,15 +91,15 @@ impl StreamletReader {
 
     /// Sees to it that there is a chunk. False: `below` is reached, or, if it is [`i64::MAX`], there
     /// is nothing yet. Any other offset must be one that could be read before.
-    pub(super) fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String> {
+    pub(super) fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, SourceError> {
         if self.offset >= below {
             return Ok(false);
         }
         if self.chunks.is_empty() {
             let streamlet = &self.view.streamlet;
             let mut limit = ReadLimit { max_bytes: bytes, at_least_one: true, below: i64::MAX };
-            if let Some(transactions) = &self.view.transactions {
-                limit.below = transactions.end_offset()?;
+            if self.view.transactions.is_some() {
+                limit.below = self.view.end_offset()?;
                 // Beyond the end of the log is an error, which the read tells.
                 if self.offset >= limit.below && self.offset <= streamlet.high_watermark() {
                     return self.nothing(below);
@@ -119,25 +116,28 @@ impl StreamletReader {
         Ok(true)
     }
 
-    /// The text of a failed read. Deleting a stream removes its files from under its readers.
-    fn unread(&self, error: ReadError) -> String {
-        match error {
+    /// The error of a failed read. Deleting a stream removes its files from under its readers.
+    fn unread(&self, error: ReadError) -> SourceError {
+        let kind = match error {
             _ if matches!(self.view.streamlet.failure(), Some(AppendError::Closed)) => {
-                GONE.to_owned()
+                return deleted();
             }
             ReadError::OutOfRange { offset, start, .. } if offset < start => {
-                no_longer_stored(offset, start)
+                return no_longer_stored(offset, start);
             }
-            error => error.to_string(),
-        }
+            ReadError::OutOfRange { .. } => ErrorKind::Invalid,
+            ReadError::Corrupt { .. } | ReadError::Missing { .. } => ErrorKind::Corrupt,
+            _ => ErrorKind::Failed,
+        };
+        SourceError::of_kind(kind, error.to_string()).with_source(error)
     }
 
     /// A reader with an end knows that the offset existed; one without may wait, but not for a streamlet
     /// that is deleted.
-    fn nothing(&self, below: i64) -> Result<bool, String> {
+    fn nothing(&self, below: i64) -> Result<bool, SourceError> {
         if below == i64::MAX {
             return match self.view.streamlet.failure() {
-                Some(AppendError::Closed) => Err(GONE.to_owned()),
+                Some(AppendError::Closed) => Err(deleted()),
                 _ => Ok(false),
             };
         }
@@ -150,9 +150,11 @@ impl StreamletReader {
         &mut self,
         max: usize,
         mut take: impl FnMut(i64, Record<'_>),
-    ) -> Result<usize, String> {
+    ) -> Result<usize, SourceError> {
         let Some(chunk) = self.chunks.front() else { return Ok(0) };
-        let damaged = |error: &dyn std::fmt::Display| format!("damaged records: {error}");
+        let damaged = |error: &dyn std::fmt::Display| {
+            SourceError::of_kind(ErrorKind::Corrupt, format!("damaged records: {error}"))
+        };
         if self.first.is_none() {
             let head = ChunkHead::read(chunk).map_err(|error| damaged(&error))?;
             let passes_over = match &self.view.transactions {
@@ -207,34 +209,17 @@ impl StreamletReader {
     }
 }
 
-fn end_lost(offset: i64, end: i64) -> String {
-    format!(
+/// The error of a streamlet from which nothing more can come.
+fn deleted() -> SourceError {
+    let message = "it was deleted, or its log was closed; if there is a stream of its name again, \
+                   start the job anew";
+    SourceError::of_kind(ErrorKind::Invalid, message)
+}
+
+fn end_lost(offset: i64, end: i64) -> SourceError {
+    let message = format!(
         "it was read up to offset {offset} once, and ends at {end} now: its end was lost; start the \
          job anew"
-    )
-}
-
-/// Copies of values, with their offsets.
-#[derive(Default)]
-pub(super) struct RecordBuffer {
-    bytes: Vec<u8>,
-    records: Vec<(i64, usize)>,
-}
-
-impl RecordBuffer {
-    pub(super) fn push(&mut self, offset: i64, value: &[u8]) {
-        self.bytes.extend_from_slice(value);
-        self.records.push((offset, self.bytes.len()));
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.records.clear();
-    }
-
-    pub(super) fn get(&self, index: usize) -> (i64, &[u8]) {
-        let start = index.checked_sub(1).map_or(0, |before| self.records[before].1);
-        let (offset, end) = self.records[index];
-        (offset, &self.bytes[start..end])
-    }
+    );
+    SourceError::of_kind(ErrorKind::Invalid, message)
 }

@@ -13,9 +13,10 @@
 //!
 //! Invariant: where a chunk ends depends on the rows alone, not on the clock (`rows`).
 
-use super::note::{Notes, Written};
+use super::note::Written;
 use super::rows::{CHUNK_BYTES, CycleRows, EncodedRow, UncommittedRows, chunk_rows};
 use crate::error::{ConnectorError, ConnectorErrorKind};
+use crate::notes::Notes;
 use arrow_schema::SchemaRef;
 use std::{
     io,

@@ -1,290 +1,218 @@
-//! A stream as a source: one source slice a streamlet, at an offset each.
+//! A stream of this process's log, as a source reads it.
 //!
-//! A cycle ends between two records, so a position is an offset. Markers of transactions and
-//! aborted records are passed over.
+//! Markers of transactions and aborted records are passed over.
 
-use super::bounds::bounds;
 use super::node::{StreamGroup, StreamNode};
-use super::note::{Began, Notes};
 use super::progress::Progress;
-use super::reach::Reach;
 use super::reader::{StreamletReader, View};
-use super::slice::{Feed, Slice};
-use super::values::{StreamSampler, StreamSchema, refused};
 use crate::error::{ConnectorError, ConnectorErrorKind};
-use arrow_schema::SchemaRef;
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+use crate::record_source::{
+    Extent, LogName, Reach, RecordFeed, RecordLog, RecordSampler, RecordSource, RecordSourceSpec,
 };
-use tidemill_env::{World, has_no_room};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use tidemill_env::World;
 use tidemill_flow::{
-    GuessedColumn, Position, Read, Source, SourceError, SourceFactory, SourceWaker,
+    CommitFollower, ErrorKind, Position, Read, SourceError, SourceFactory, SourceWaker,
 };
 use tidemill_log::{Log, Stream, Streamlet};
-use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, TimeSpec, UntilSpec};
+use tidemill_types::{
+    Offset, SliceId, StreamletIx,
+    job::{Isolation, StartSpec},
+};
 use tidemill_wire::records::Record;
 
 #[cfg(test)]
 mod tests;
 
-/// The settings with which a job reads a stream.
-#[derive(Clone, Debug)]
-pub struct StreamSourceSpec {
-    /// The format of values; not Arrow or Parquet.
-    pub format: Format,
-    /// Column types by name; for CSV all columns in order.
-    pub schema: Named<String>,
-    /// Records that decide the types of other columns; none: 10,000.
-    pub sample: Option<usize>,
-    /// Where reading begins.
-    pub start: StartSpec,
-    /// Where it ends.
-    pub until: UntilSpec,
-    /// Reads either committed records only, or also those of open and aborted transactions.
-    pub isolation: Isolation,
-    /// Columns beside those of the value.
-    pub meta: MetaSpec,
-    /// Event time: a column of the value, or the timestamp's.
-    pub time: Option<TimeSpec>,
-    /// A file of the job's folder that keeps where reading began, for a job that can resume.
-    pub note: Option<PathBuf>,
-    /// True if the job resumes an earlier run, whose note counts.
-    pub resume: bool,
-    /// True if it begins anew with a checkpoint of an earlier run, whose noted columns count.
-    pub from_checkpoint: bool,
-}
-
-impl StreamSourceSpec {
-    /// The settings for reading records, except columns, which the stages name.
-    pub(crate) fn reads(&self) -> String {
-        let uncommitted = match self.isolation {
-            Isolation::Committed => None,
-            Isolation::Uncommitted => Some("uncommitted records too".to_owned()),
-        };
-        let time = self.time.as_ref().map(TimeSpec::to_string);
-        let said = [Some(self.format.to_string()), uncommitted, time];
-        said.into_iter().flatten().collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// A stream of a log as a source.
-pub struct StreamSource {
-    world: World,
-    stream: Arc<Stream>,
-    /// It knows the transactions, where they count.
-    node: Option<Arc<dyn StreamNode>>,
-    spec: StreamSourceSpec,
-    values: StreamSchema,
-    reach: RwLock<Reach>,
-    /// If a consumer group follows.
-    progress: Option<Progress>,
-    /// Written before the first slice is read.
-    note: Option<Notes<Began>>,
-}
-
-impl StreamSource {
-    /// Looks at a stream's first records and finds its columns, as a file's are found. Without a
-    /// `node` nothing is known of transactions, and all of their records are read.
+impl RecordSource {
+    /// A stream of a log as a source. Without a `node` nothing is known of transactions, and all of
+    /// their records are read.
     ///
     /// # Errors
     /// There is no such stream, it is empty and the job names no columns, its records cannot be
     /// read, or it has not the columns that the job names.
-    #[expect(clippy::new_ret_no_self, reason = "the engine takes any source factory")]
-    pub fn new(
+    pub fn of_stream(
         world: &World,
         log: &Log,
         node: Option<&Arc<dyn StreamNode>>,
         name: &str,
-        spec: StreamSourceSpec,
+        spec: RecordSourceSpec,
     ) -> Result<Arc<dyn SourceFactory>, ConnectorError> {
         let Some(stream) = log.get(name) else {
             let message = format!("there is no stream `{name}`: create it, or write to it first");
             return Err(ConnectorError { kind: ConnectorErrorKind::NotFound, message });
         };
-        let subject = format!("stream `{name}`");
-        let refused = |message: String| refused(&subject, message);
-        let mut look = StreamSampler::new(&subject, &spec)?;
-        let group = group(&stream, node, &spec).map_err(refused)?;
-        let node = node.filter(|_| spec.isolation == Isolation::Committed).cloned();
-        let views = views(&stream, node.as_ref()).map_err(refused)?;
-        let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
-        let noted = match &note {
-            Some(note) if spec.resume || spec.from_checkpoint => {
-                note.read().map_err(|it| refused(it.to_string()))?
+        let sampler = RecordSampler::new(&LogName::stream(name), &spec)?;
+        let log = StreamLog::new(world, stream, node, &spec)?;
+        Self::open(world, Box::new(log), spec, sampler)
+    }
+}
+
+/// See the module.
+struct StreamLog {
+    name: LogName,
+    id: String,
+    stream: Arc<Stream>,
+    /// The node, which knows the transactions, if they count.
+    node: Option<Arc<dyn StreamNode>>,
+    /// The consumer group that the source starts from and that follows it.
+    group: Option<FollowingGroup>,
+}
+
+/// A consumer group, and the commits to it.
+struct FollowingGroup {
+    world: World,
+    group: Arc<dyn StreamGroup>,
+    progress: Progress,
+}
+
+impl StreamLog {
+    fn new(
+        world: &World,
+        stream: Arc<Stream>,
+        node: Option<&Arc<dyn StreamNode>>,
+        spec: &RecordSourceSpec,
+    ) -> Result<Self, ConnectorError> {
+        let name = LogName::stream(stream.name());
+        let group = match (&spec.start, node) {
+            (StartSpec::Group(group), _) if group.is_empty() => {
+                return Err(name.refusal("the consumer group under `start` has no name"));
+            }
+            (StartSpec::Group(group), Some(node)) => {
+                let (world, group) = (world.clone(), node.group(group, &stream));
+                let progress = Progress::new(Arc::clone(&group));
+                Some(FollowingGroup { world, group, progress })
+            }
+            (StartSpec::Group(_), None) => {
+                let message = "there are no consumer groups here, and it is to start from one";
+                return Err(name.refusal(message));
             }
             _ => None,
         };
-        look.know(noted.as_ref().and_then(|it| it.columns.clone()));
-        let id = stream.id().to_string();
-        if let Some(noted) = noted.as_ref().filter(|_| spec.from_checkpoint) {
-            noted.is_of(&id).map_err(|why| refused(why.to_owned()))?;
-        }
-        sample(&views, &mut look).map_err(refused)?;
-        let values = look.finish(&subject, &spec)?;
-        let kept_from = |index: usize| views[index].streamlet.start_offset();
-        let reach = match noted {
-            Some(noted) if spec.resume && noted.stream != id => {
-                let message = "it is not the stream that the job began with, but a later one of \
-                               that name; start the job anew";
-                return Err(refused(message.to_owned()));
-            }
-            Some(noted) if spec.resume => {
-                let mut reach = noted.reach();
-                if spec.until == UntilSpec::Never {
-                    reach.take_in(views.len(), kept_from);
-                }
-                reach
-            }
-            noted => {
-                let bounds = bounds(&views, &spec, group.as_deref()).map_err(refused)?;
-                Reach::begins(bounds, noted.as_ref(), kept_from)
+        let node = node.filter(|_| spec.isolation == Isolation::Committed).cloned();
+        Ok(Self { name, id: stream.id().to_string(), stream, node, group })
+    }
+
+    /// A streamlet, with the node's view of its transactions.
+    fn view(&self, streamlet: Arc<Streamlet>) -> Result<View, SourceError> {
+        let Some(node) = &self.node else { return Ok(View { streamlet, transactions: None }) };
+        let transactions = node.transactions(&streamlet);
+        let deleted = || SourceError::of_kind(ErrorKind::Invalid, "it was deleted just now");
+        let transactions = transactions.ok_or_else(deleted)?;
+        Ok(View { streamlet, transactions: Some(transactions) })
+    }
+
+    fn views(&self) -> impl Iterator<Item = Result<View, ConnectorError>> + '_ {
+        let streamlets = self.stream.streamlets().into_iter();
+        streamlets.map(|it| self.view(it).map_err(|error| self.name.refusal(error)))
+    }
+}
+
+impl RecordLog for StreamLog {
+    fn name(&self) -> &LogName {
+        &self.name
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The end of a streamlet is its last stable offset: a job that ends there never waits for a
+    /// transaction.
+    fn extents(&self) -> Result<Vec<Extent>, ConnectorError> {
+        let extent = |view: View| {
+            let end = view.end_offset().map_err(|error| self.name.refusal(error))?;
+            Ok(Extent { first: view.streamlet.start_offset(), end })
+        };
+        self.views().map(|it| it.and_then(extent)).collect()
+    }
+
+    /// The chunk that has the first such record counts; records before it are read too.
+    fn offsets_at(
+        &self,
+        timestamp_ms: i64,
+        extents: &[Extent],
+    ) -> Result<Vec<i64>, ConnectorError> {
+        let offset = |(streamlet, extent): (Arc<Streamlet>, &Extent)| {
+            let found = streamlet.offset_for_time(timestamp_ms);
+            let found = found.map_err(|error| self.name.refusal(error))?;
+            Ok(found.map_or(extent.end, |it| it.offset))
+        };
+        self.stream.streamlets().into_iter().zip(extents).map(offset).collect()
+    }
+
+    fn offsets_of_group(&self, name: &str, extents: &[Extent]) -> Result<Vec<i64>, ConnectorError> {
+        let Some(FollowingGroup { group, .. }) = &self.group else { return Ok(Vec::new()) };
+        let committed = group.offsets().map_err(|error| self.name.refusal(error))?;
+        let start = |(streamlet, extent): (Arc<Streamlet>, &Extent)| {
+            let (index, end) = (streamlet.index(), streamlet.high_watermark());
+            let committed = committed.get(&StreamletIx(index));
+            let start = committed.map_or(extent.first, |it| it.0.max(extent.first));
+            match start > end {
+                true => Err(self.name.refusal(format!(
+                    "the group `{name}` stands at offset {start} of streamlet {index}, which ends \
+                     at {end}: reset the group's offsets, or begin elsewhere"
+                ))),
+                false => Ok(start),
             }
         };
-        let progress = group.map(Progress::new);
-        let (world, reach) = (world.clone(), RwLock::new(reach));
-        Ok(Arc::new(Self { world, stream, node, spec, values, reach, progress, note }))
+        self.stream.streamlets().into_iter().zip(extents).map(start).collect()
     }
 
-    fn reach(&self) -> RwLockReadGuard<'_, Reach> {
-        self.reach.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps where reading begins.
-    fn keep(&self, reach: &Reach) -> Result<(), SourceError> {
-        let Some(note) = &self.note else { return Ok(()) };
-        let began = Began::new(&self.stream.id().to_string(), reach, self.values.kept.clone());
-        note.write(&began).map_err(|error| self.failed(&error).retry_if(has_no_room(&error)))
-    }
-
-    fn failed(&self, error: &dyn std::fmt::Display) -> SourceError {
-        SourceError::new(format!("stream `{}`: {error}", self.stream.name()))
-    }
-}
-
-/// The consumer group that the source starts from and that follows it, if it names one.
-fn group(
-    stream: &Arc<Stream>,
-    node: Option<&Arc<dyn StreamNode>>,
-    spec: &StreamSourceSpec,
-) -> Result<Option<Arc<dyn StreamGroup>>, String> {
-    let StartSpec::Group(group) = &spec.start else { return Ok(None) };
-    if group.is_empty() {
-        return Err("the consumer group under `start` has no name".to_owned());
-    }
-    match node {
-        Some(node) => Ok(Some(node.group(group, stream))),
-        None => Err("there are no consumer groups here, and it is to start from one".to_owned()),
-    }
-}
-
-/// The streamlets, with the node's views of their transactions.
-fn views(stream: &Stream, node: Option<&Arc<dyn StreamNode>>) -> Result<Vec<View>, String> {
-    stream.streamlets().into_iter().map(|it| view(it, node)).collect()
-}
-
-fn view(streamlet: Arc<Streamlet>, node: Option<&Arc<dyn StreamNode>>) -> Result<View, String> {
-    let Some(node) = node else { return Ok(View { streamlet, transactions: None }) };
-    let transactions = node.transactions(&streamlet);
-    let transactions = transactions.ok_or("it was deleted just now")?;
-    Ok(View { streamlet, transactions: Some(transactions) })
-}
-
-impl SourceFactory for StreamSource {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.values.schema)
-    }
-
-    fn slices(&self) -> u32 {
-        self.reach().len()
-    }
-
-    fn began_with(&self) -> u32 {
-        self.reach().first()
-    }
-
-    fn grows(&self) -> bool {
-        self.spec.until == UntilSpec::Never
-    }
-
-    fn grow(&self) -> Result<u32, SourceError> {
-        let streamlets = self.stream.streamlets();
-        let mut reach = self.reach().clone();
-        let added = reach.take_in(streamlets.len(), |index| streamlets[index].start_offset());
-        if !added.is_empty() {
-            self.keep(&reach)?;
-            *self.reach.write().unwrap_or_else(PoisonError::into_inner) = reach;
-        }
-        Ok(self.slices())
-    }
-
-    fn open(&self, slice: SliceId) -> Result<Box<dyn Source>, SourceError> {
-        let streamlet = self.stream.streamlet(slice).ok_or_else(|| {
-            SourceError::new(format!("stream `{}` has no streamlet {slice}", self.stream.name()))
-        })?;
-        let view = view(streamlet, self.node.as_ref()).map_err(|error| self.failed(&error))?;
-        let (start, until) = self.reach().bounds()[slice as usize];
-        let subject = ("stream", format!("{} streamlet {slice}", self.stream.name()));
-        let reader = StreamletReader::new(view, start);
-        let feed = LogFeed { reader, waker: None, data_waker: None };
-        Ok(Box::new(Slice::new(subject, feed, until, &self.values, &self.spec)))
-    }
-
-    fn begin(&self) -> Result<(), SourceError> {
-        self.keep(&self.reach())
-    }
-
-    fn live(&self) -> bool {
-        self.spec.until == UntilSpec::Never
-    }
-
-    fn guessed(&self) -> Vec<GuessedColumn> {
-        self.values.guessed.clone()
-    }
-
-    fn reads(&self) -> String {
-        self.spec.reads()
-    }
-
-    fn total(&self) -> Option<u64> {
-        self.reach().total()
-    }
-
-    fn begins_at(&self, slice: u32) -> Position {
-        Position(self.reach().start_of(slice).cast_unsigned())
-    }
-
-    fn follows(&self) -> bool {
-        self.progress.is_some()
-    }
-
-    fn committed(&self, slice: u32, position: Position) {
-        if let Some(progress) = &self.progress {
-            progress.reached(&self.world, slice, i64::try_from(position.0).unwrap_or(i64::MAX));
-        }
-    }
-}
-
-/// Lets `look` see the first records of a stream.
-fn sample(views: &[View], look: &mut StreamSampler) -> Result<(), String> {
-    for view in views {
-        let end = view.end_offset()?;
-        let mut reader = StreamletReader::new(view.clone(), view.streamlet.start_offset());
-        while look.goes_on() {
-            if !reader.fill(look.bytes_left.min(1 << 20), end)? {
-                break;
+    fn sample(
+        &self,
+        extents: &[Extent],
+        sampler: &mut RecordSampler,
+    ) -> Result<(), ConnectorError> {
+        let refused = |error: SourceError| self.name.refusal(error);
+        for (view, extent) in self.views().zip(extents) {
+            let mut reader = StreamletReader::new(view?, extent.first);
+            while sampler.goes_on() {
+                let bytes = sampler.bytes_left.min(1 << 20);
+                if !reader.fill(bytes, extent.end).map_err(refused)? {
+                    break;
+                }
+                let read = reader.each(sampler.left, |_, record| sampler.add(record.value));
+                read.map_err(refused)?;
             }
-            reader.each(look.left, |_, record| look.add(record.value))?;
         }
+        Ok(())
     }
-    Ok(())
+
+    fn open(
+        &self,
+        slice: SliceId,
+        _kept_from: i64,
+        reach: &Reach,
+    ) -> Result<Box<dyn RecordFeed>, SourceError> {
+        let streamlet = self.stream.streamlet(slice.0).ok_or_else(|| {
+            SourceError::of_kind(ErrorKind::Invalid, format!("it has no streamlet {slice}"))
+        })?;
+        let reader = StreamletReader::new(self.view(streamlet)?, reach.start_of(slice));
+        Ok(Box::new(StreamFeed { reader, waker: None, data_waker: None }))
+    }
+
+    fn first_offsets(&self, _: &Reach) -> Result<Vec<i64>, SourceError> {
+        Ok(self.stream.streamlets().iter().map(|it| it.start_offset()).collect())
+    }
+
+    fn follower(&self) -> Option<&dyn CommitFollower> {
+        self.group.as_ref().map(|it| it as _)
+    }
+}
+
+impl CommitFollower for FollowingGroup {
+    fn committed(&self, slice: SliceId, position: Position) {
+        let offset = i64::try_from(position.0).unwrap_or(i64::MAX);
+        self.progress.reached(&self.world, StreamletIx(slice.0), Offset(offset));
+    }
 }
 
 /// Records of a streamlet of the log.
-struct LogFeed {
+struct StreamFeed {
     reader: StreamletReader,
     waker: Option<SourceWaker>,
     data_waker: Option<DataWaker>,
@@ -299,20 +227,16 @@ struct DataWaker {
     _until_dropped: Box<dyn Send>,
 }
 
-impl Feed for LogFeed {
+impl RecordFeed for StreamFeed {
     fn offset(&self) -> i64 {
         self.reader.offset
     }
 
-    fn streamlet(&self) -> u32 {
-        self.reader.view.streamlet.index()
-    }
-
-    fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String> {
+    fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), SourceError> {
         self.reader.seek(offset, is_end)
     }
 
-    fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String> {
+    fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, SourceError> {
         self.reader.fill(bytes, below)
     }
 
@@ -321,7 +245,7 @@ impl Feed for LogFeed {
         max: usize,
         below: i64,
         take: &mut dyn FnMut(i64, &Record<'_>),
-    ) -> Result<usize, String> {
+    ) -> Result<usize, SourceError> {
         // No compaction makes gaps in chunks of the log, so this many never go past `below`.
         let room = usize::try_from(below.saturating_sub(self.reader.offset)).unwrap_or(1);
         self.reader.each(max.min(room), |offset, record| take(offset, &record))

@@ -5,7 +5,7 @@
 
 use arrow_array::{Array, TimestampMicrosecondArray};
 use tidemill_flow::{Payload, Read, ReadRequest, SourceFactory, TIME_COLUMN};
-use tidemill_types::Cycle;
+use tidemill_types::{Cycle, SliceId};
 
 /// Records that are looked at, at most.
 const RECORDS_MAX: usize = 1_000;

@@ -1,11 +1,11 @@
 //! Sources of a node read what a consumer of committed records reads.
 
 use super::*;
-use tidemill_connectors::{StreamSource, StreamSourceSpec};
+use tidemill_connectors::{RecordSource, RecordSourceSpec};
 use tidemill_flow::{Payload, Read, ReadRequest, Source};
 use tidemill_log::{AppendOptions, StreamSpec};
-use tidemill_types::Cycle;
 use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, UntilSpec};
+use tidemill_types::{Cycle, SliceId};
 use tidemill_wire::records::{ChunkBuilder, Compression, Header, Marker, Origin, control_marker};
 
 fn put(streamlet: &Arc<Streamlet>, chunk: &[u8]) {
@@ -26,7 +26,7 @@ fn chunk(producer_id: Option<i64>, value: &str) -> Vec<u8> {
 }
 
 fn rows(world: &World, streams: &Streams, isolation: Isolation) -> usize {
-    let spec = StreamSourceSpec {
+    let spec = RecordSourceSpec {
         format: Format::Text,
         schema: Named::new(),
         sample: None,
@@ -40,7 +40,7 @@ fn rows(world: &World, streams: &Streams, isolation: Isolation) -> usize {
         from_checkpoint: false,
     };
     let node = streams.node();
-    let source = StreamSource::new(world, streams.log(), node.as_ref(), "s", spec).unwrap();
+    let source = RecordSource::of_stream(world, streams.log(), node.as_ref(), "s", spec).unwrap();
     let mut slice: Box<dyn Source> = source.open(SliceId(0)).unwrap();
     let request = ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records: 100, until: None };
     let (mut rows, mut letters) = (0, Vec::new());

@@ -17,7 +17,7 @@ use tidemill_flow::{
 };
 use tidemill_node::Problem;
 use tidemill_types::{
-    Micros, Span,
+    Micros, SliceId, Span,
     job::{SourceSpec, TimeSpec},
 };
 

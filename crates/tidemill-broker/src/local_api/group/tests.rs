@@ -15,6 +15,10 @@ fn open(folder: &tempfile::TempDir) -> (Arc<Log>, Arc<Broker>) {
     (log, broker)
 }
 
+fn offsets(of: &[(u32, i64)]) -> BTreeMap<StreamletIx, Offset> {
+    of.iter().map(|(streamlet, offset)| (StreamletIx(*streamlet), Offset(*offset))).collect()
+}
+
 #[test]
 fn offsets_are_those_of_the_group_and_the_stream() {
     let folder = tempfile::tempdir().unwrap();
@@ -23,10 +27,10 @@ fn offsets_are_those_of_the_group_and_the_stream() {
     let (one, other) =
         (log.create("one", spec.clone()).unwrap(), log.create("other", spec).unwrap());
     assert_eq!(broker.group_offsets("g", &one).unwrap(), BTreeMap::new());
-    broker.commit_group_offsets("g", &one, &[(0, 5)]).unwrap();
-    broker.commit_group_offsets("g", &one, &[(1, 7), (0, 6)]).unwrap();
-    broker.commit_group_offsets("h", &one, &[(0, 1)]).unwrap();
-    let expected = BTreeMap::from([(0, 6), (1, 7)]);
+    broker.commit_group_offsets("g", &one, &offsets(&[(0, 5)])).unwrap();
+    broker.commit_group_offsets("g", &one, &offsets(&[(1, 7), (0, 6)])).unwrap();
+    broker.commit_group_offsets("h", &one, &offsets(&[(0, 1)])).unwrap();
+    let expected = offsets(&[(0, 6), (1, 7)]);
     assert_eq!(broker.group_offsets("g", &one).unwrap(), expected);
     assert_eq!(broker.group_offsets("g", &other).unwrap(), BTreeMap::new());
     broker.close();
@@ -39,7 +43,7 @@ fn offsets_are_those_of_the_group_and_the_stream() {
     let again = log.create("one", StreamSpec::default()).unwrap();
     assert_eq!(broker.group_offsets("g", &again).unwrap(), BTreeMap::new(), "it is another stream");
     broker.close();
-    let refused = broker.commit_group_offsets("g", &again, &[(0, 1)]);
+    let refused = broker.commit_group_offsets("g", &again, &offsets(&[(0, 1)]));
     assert!(matches!(refused, Err(GroupError::Refused(_))), "{refused:?}");
     log.close();
 }

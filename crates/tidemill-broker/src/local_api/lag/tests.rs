@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tests::{client::*, node::Node};
+use tidemill_types::{Offset, StreamletIx};
 
 fn lag(group: &str, stream: &str, offsets: u64) -> GroupLag {
     GroupLag { group: group.to_owned(), stream: stream.to_owned(), offsets }
@@ -23,6 +24,8 @@ async fn a_group_is_behind_by_what_it_has_not_committed() {
         let broker = Arc::clone(&node.broker);
         tokio::task::spawn_blocking(move || {
             let stream = broker.log.get(stream).unwrap();
+            let of = |(streamlet, offset)| (StreamletIx(streamlet), Offset(offset));
+            let offsets = offsets.into_iter().map(of).collect();
             broker.commit_group_offsets(group, &stream, &offsets).unwrap();
         })
     };

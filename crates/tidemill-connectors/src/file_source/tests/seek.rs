@@ -52,7 +52,7 @@ fn lines_are_read_from_any_place_on() {
             let (spec, time) = timed(format);
             let factory = source(text.as_bytes(), &spec, time.as_ref()).unwrap();
             for (bytes, records) in [(1, 1), (64, 1_000), (1 << 20, 3), (1 << 20, 1 << 20)] {
-                check(&*factory, 0, &request(bytes, records));
+                check(&*factory, SliceId(0), &request(bytes, records));
             }
         }
     }
@@ -65,7 +65,7 @@ fn lines_before_the_place_are_counted() {
     let factory = FileSource::new(&sim.world, "f", &spec(Format::Json), None).unwrap();
     let size = bad_at_the_end.len() as u64;
     let place = (Position(size - 12), Micros::MIN);
-    let steps = rest(&mut *gone_to(&*factory, 0, place), &request(100, 100), false);
+    let steps = rest(&mut *gone_to(&*factory, SliceId(0), place), &request(100, 100), false);
     let letters = &steps[0].letters;
     assert_eq!(lines(letters), [300_001]);
     let end = size - 4;
@@ -78,24 +78,24 @@ fn a_line_that_is_too_long_can_be_before_the_place_or_behind_it() {
     text.resize(text.len() + (17 << 20), b'x');
     text.extend_from_slice(b"\nb\n\xff\n");
     let factory = source(&text, &spec(Format::Text), None).unwrap();
-    check(&*factory, 0, &request(1 << 20, 1));
+    check(&*factory, SliceId(0), &request(1 << 20, 1));
 }
 
 #[test]
 fn a_file_of_lines_that_is_not_the_one_it_was_is_an_error() {
     let factory = source(b"a,b\n1,2\n3,4\n", &spec(Format::Csv), None).unwrap();
-    let message = refused(&*factory, 0, 13);
+    let message = refused(&*factory, SliceId(0), 13);
     assert!(message.starts_with("`f`: the file has changed"), "{message}");
     assert!(message.contains("12 bytes") && message.contains("byte 13"), "{message}");
     for inside in [0, 3, 5, 7, 11] {
-        let message = refused(&*factory, 0, inside);
+        let message = refused(&*factory, SliceId(0), inside);
         assert!(message.contains(&format!("byte {inside}, where no record ends")), "{message}");
     }
 
     let sim = world_with(b"aa\nbb\ncc\n");
     let factory = FileSource::new(&sim.world, "f", &spec(Format::Text), None).unwrap();
     sim.disk.put("f", b"aa\n");
-    assert!(refused(&*factory, 0, 9).contains("shorter"));
+    assert!(refused(&*factory, SliceId(0), 9).contains("shorter"));
 }
 
 fn columnar_source(format: Format, bytes: &[u8]) -> Arc<dyn SourceFactory> {
@@ -112,9 +112,9 @@ fn batches_are_read_from_any_record_on() {
     ] {
         let factory = columnar_source(format, &bytes);
         for (bytes, records) in [(1, 1), (700, 1_000), (1 << 20, 7), (1 << 20, 1 << 20)] {
-            check(&*factory, 0, &request(bytes, records));
+            check(&*factory, SliceId(0), &request(bytes, records));
         }
-        let message = refused(&*factory, 0, 135);
+        let message = refused(&*factory, SliceId(0), 135);
         assert!(message.starts_with("`f`: the file has changed"), "{message}");
         assert!(message.contains("134 records") && message.contains("record 135"), "{message}");
     }
@@ -124,8 +124,8 @@ fn batches_are_read_from_any_record_on() {
 fn a_row_group_of_many_batches_is_cut_as_from_its_start() {
     let factory =
         columnar_source(Format::Parquet, &parquet(&[20_000, 9_000], Compression::UNCOMPRESSED));
-    check(&*factory, 0, &request(1 << 20, 3_000));
-    check(&*factory, 0, &request(150_000, 1 << 20));
+    check(&*factory, SliceId(0), &request(1 << 20, 3_000));
+    check(&*factory, SliceId(0), &request(150_000, 1 << 20));
 }
 
 #[test]
@@ -138,7 +138,11 @@ fn batches_before_the_place_are_not_looked_at() {
     damaged[parts[0] - 600..parts[0] - 300].fill(0xff);
     assert_ne!(damaged, whole);
     let from_95 = |factory: &dyn SourceFactory| {
-        rest(&mut *gone_to(factory, 0, (Position(95), Micros(1))), &request(1 << 20, 9), false)
+        rest(
+            &mut *gone_to(factory, SliceId(0), (Position(95), Micros(1))),
+            &request(1 << 20, 9),
+            false,
+        )
     };
     let expected = from_95(&*columnar_source(Format::Arrow, &whole));
     let found = from_95(&*columnar_source(Format::Arrow, &damaged));
@@ -155,7 +159,7 @@ proptest! {
         for format in [Format::Json, Format::Csv, Format::Text, Format::Influx] {
             let head = if format == Format::Csv { "a,b\n" } else { "" };
             let factory = source(format!("{head}{text}").as_bytes(), &spec(format), None).unwrap();
-            check(&*factory, 0, &request(bytes, records));
+            check(&*factory, SliceId(0), &request(bytes, records));
         }
     }
 
@@ -170,7 +174,7 @@ proptest! {
             (Format::Arrow, arrow_stream(&lengths)),
             (Format::Parquet, parquet(&lengths, Compression::UNCOMPRESSED)),
         ] {
-            check(&*columnar_source(format, &file), 0, &request(bytes, records));
+            check(&*columnar_source(format, &file), SliceId(0), &request(bytes, records));
         }
     }
 }

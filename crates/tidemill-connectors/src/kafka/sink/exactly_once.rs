@@ -48,7 +48,7 @@
 //!
 //! Invariant: nothing is written under an id whose offset was not read since it was taken over.
 
-use crate::stream::note::{Notes, not_noted};
+use crate::notes::{Notes, not_noted};
 use crate::stream::rows::{CHUNK_BYTES, CycleRows, EncodedRow, chunk_rows};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, path::Path, time::Duration};

@@ -5,10 +5,10 @@ mod seek;
 
 use super::*;
 use crate::error::ConnectorErrorKind;
-use tidemill_types::job::{Format, MetaSpec, Named};
+use tidemill_types::job::{Format, MetaSpec, Named, StartSpec, UntilSpec};
 
-fn spec(format: Format) -> StreamSourceSpec {
-    StreamSourceSpec {
+fn spec(format: Format) -> RecordSourceSpec {
+    RecordSourceSpec {
         format,
         schema: Named::new(),
         sample: None,
@@ -31,7 +31,7 @@ fn a_cluster_that_is_not_there_is_refused_with_its_address_and_the_setting() {
         listener.local_addr().unwrap().port()
     };
     let brokers = format!("127.0.0.1:{port}");
-    let error = KafkaSource::new(&world, &brokers, "t", spec(Format::Json)).err().unwrap();
+    let error = RecordSource::of_topic(&world, &brokers, "t", spec(Format::Json)).err().unwrap();
     assert_eq!(error.kind, ConnectorErrorKind::Away);
     assert!(error.message.contains(&brokers), "{error}");
     assert!(error.message.contains("`brokers`"), "{error}");
@@ -41,7 +41,7 @@ fn a_cluster_that_is_not_there_is_refused_with_its_address_and_the_setting() {
 fn what_is_no_list_of_addresses_is_refused_before_anybody_is_asked() {
     let world = World::real();
     for brokers in ["", " , ", "localhost", "localhost:", ":9092", "a:9092,b", "a:0", "a:70000"] {
-        let error = KafkaSource::new(&world, brokers, "t", spec(Format::Text)).err().unwrap();
+        let error = RecordSource::of_topic(&world, brokers, "t", spec(Format::Text)).err().unwrap();
         assert_eq!(error.kind, ConnectorErrorKind::Unreachable, "{brokers}");
         assert!(error.message.contains("HOST:PORT"), "{error}");
     }
@@ -50,6 +50,6 @@ fn what_is_no_list_of_addresses_is_refused_before_anybody_is_asked() {
 #[test]
 fn formats_of_whole_files_are_refused() {
     let world = World::real();
-    let refused = KafkaSource::new(&world, "a:1", "t", spec(Format::Parquet)).err().unwrap();
+    let refused = RecordSource::of_topic(&world, "a:1", "t", spec(Format::Parquet)).err().unwrap();
     assert!(refused.message.contains("json, csv, text or influx"), "{refused}");
 }

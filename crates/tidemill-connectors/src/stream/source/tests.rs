@@ -9,14 +9,15 @@ use super::*;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 use tidemill_env::{SimWorld, World};
-use tidemill_flow::{DeadLetter, Payload, Position, ReadRequest, TIME_COLUMN};
+use tidemill_flow::{DeadLetter, Payload, Position, ReadRequest, Source, TIME_COLUMN};
 use tidemill_log::{AppendOptions, Fsync, LogOptions, StreamSpec, Streamlet};
+use tidemill_types::job::{Format, MetaSpec, Named, TimeSpec, UntilSpec};
 use tidemill_types::{Cycle, Micros, Span};
 use tidemill_wire::chunk::Codec;
 use tidemill_wire::records::{ChunkBuilder, Compression, Header, Marker, control_marker};
@@ -44,8 +45,8 @@ fn put_at(streamlet: &Arc<Streamlet>, compression: Compression, values: &[(i64, 
     streamlet.append(&chunk, AppendOptions::default()).unwrap().wait().unwrap();
 }
 
-fn spec(format: Format) -> StreamSourceSpec {
-    StreamSourceSpec {
+fn spec(format: Format) -> RecordSourceSpec {
+    RecordSourceSpec {
         format,
         schema: Named::new(),
         sample: None,
@@ -109,7 +110,8 @@ fn values_are_rows_and_what_is_none_is_a_letter() {
     let lz4 = Compression { codec: Codec::Lz4, level: None };
     put(&streamlet, lz4, &[r#"{"n":3}"#, "-", r#"{"n":4}"#]);
     for records in [1, 2, 3, 100] {
-        let source = StreamSource::new(&sim.world, &log, None, "s", spec(Format::Json)).unwrap();
+        let source =
+            RecordSource::of_stream(&sim.world, &log, None, "s", spec(Format::Json)).unwrap();
         assert_eq!(source.total(), Some(7));
         let (batches, letters) = read_all(&mut *source.open(SliceId(0)).unwrap(), records);
         assert_eq!(numbers(&batches), [1, 2, 3, 4], "{records} at a time");
@@ -130,11 +132,11 @@ fn a_value_of_lines_is_one_line() {
     let bad = ["4,\"a\"b", "5,\"abc", "6,a\n7,b", "\"8\",a,\"b\""];
     put(&streamlet, Compression::NONE, &good);
     put(&streamlet, Compression::NONE, &bad);
-    let csv = StreamSourceSpec {
+    let csv = RecordSourceSpec {
         schema: [("n", "bigint"), ("s", "text")].map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
         ..spec(Format::Csv)
     };
-    let source = StreamSource::new(&sim.world, &log, None, "s", csv).unwrap();
+    let source = RecordSource::of_stream(&sim.world, &log, None, "s", csv).unwrap();
     let (batches, letters) = read_all(&mut *source.open(SliceId(0)).unwrap(), 100);
     assert_eq!(numbers(&batches), [1, 2, 3]);
     let texts = |it: &RecordBatch| {
@@ -149,7 +151,8 @@ fn a_value_of_lines_is_one_line() {
 
     let streamlet = log.create("t", StreamSpec::default()).unwrap().streamlet(0).unwrap();
     put(&streamlet, Compression::NONE, &["a n=1i\n", "a n=2i 7\n", "a n=3i\na n=4i\n"]);
-    let source = StreamSource::new(&sim.world, &log, None, "t", spec(Format::Influx)).unwrap();
+    let source =
+        RecordSource::of_stream(&sim.world, &log, None, "t", spec(Format::Influx)).unwrap();
     let (batches, letters) = read_all(&mut *source.open(SliceId(0)).unwrap(), 100);
     assert_eq!(numbers(&batches), [1, 2]);
     assert_eq!((letters.len(), letters[0].reason.as_str()), (1, lines));
@@ -164,7 +167,7 @@ fn a_replay_cuts_where_the_ledger_says() {
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     put(&streamlet, Compression::NONE, &values);
     put(&streamlet, Compression::NONE, &values);
-    let source = StreamSource::new(&sim.world, &log, None, "s", spec(Format::Json)).unwrap();
+    let source = RecordSource::of_stream(&sim.world, &log, None, "s", spec(Format::Json)).unwrap();
     let mut slice = source.open(SliceId(0)).unwrap();
     let mut letters = Vec::new();
     for (until, rows) in [(3, 3), (13, 10), (14, 1)] {
@@ -195,12 +198,12 @@ fn what_stands_beside_a_value_can_be_columns_and_event_time() {
         offset: name("offset"),
     };
     let time = Some(TimeSpec { field: "at".to_owned(), lateness: Span(1_000) });
-    let source = StreamSource::new(
+    let source = RecordSource::of_stream(
         &sim.world,
         &log,
         None,
         "s",
-        StreamSourceSpec { meta, time, ..spec(Format::Text) },
+        RecordSourceSpec { meta, time, ..spec(Format::Text) },
     );
     let source = source.unwrap();
     let mut slice = source.open(SliceId(1)).unwrap();
@@ -235,7 +238,7 @@ fn a_timestamp_that_is_no_event_time_makes_a_letter() {
     let meta = MetaSpec { timestamp: Some("at".to_owned()), ..MetaSpec::default() };
     let time = Some(TimeSpec { field: "at".to_owned(), lateness: Span(0) });
     let letters_of = |spec| {
-        let source = StreamSource::new(&sim.world, &log, None, "s", spec).unwrap();
+        let source = RecordSource::of_stream(&sim.world, &log, None, "s", spec).unwrap();
         let mut slice = source.open(SliceId(0)).unwrap();
         let (batches, letters) = read_all(&mut *slice, 10);
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
@@ -246,7 +249,7 @@ fn a_timestamp_that_is_no_event_time_makes_a_letter() {
     let plain = spec(Format::Text);
     let (rows, letters, ..) = letters_of(plain.clone());
     assert_eq!((rows, letters.len()), (6, 0), "nobody asks for times");
-    let spec = StreamSourceSpec { meta, ..plain };
+    let spec = RecordSourceSpec { meta, ..plain };
     // As long as it is a column only, any that it holds will do, and -1 is null.
     let (rows, letters, _, times) = letters_of(spec.clone());
     assert_eq!((rows, letters.len()), (5, 1));
@@ -254,7 +257,7 @@ fn a_timestamp_that_is_no_event_time_makes_a_letter() {
     let of_ms = |it: i64| Some(it * 1_000);
     let shown = [5, 300_000_000_000_000, -70_000_000_000_000, 6].map(of_ms);
     assert_eq!(times, [shown[0], None, shown[1], shown[2], shown[3]]);
-    let (rows, letters, watermark, _) = letters_of(StreamSourceSpec { time, ..spec });
+    let (rows, letters, watermark, _) = letters_of(RecordSourceSpec { time, ..spec });
     assert_eq!((rows, watermark), (2, Micros(6_000)));
     let reasons: Vec<&str> = letters.iter().map(|it| it.reason.as_str()).collect();
     let outside = "event time, which is its timestamp, is not within the years 0000 to 9999";
@@ -267,12 +270,12 @@ fn a_source_that_waits_is_woken_by_a_record() {
     let log = log(&sim);
     let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
     put(&streamlet, Compression::NONE, &["old"]);
-    let never = StreamSourceSpec {
+    let never = RecordSourceSpec {
         until: UntilSpec::Never,
         start: StartSpec::Latest,
         ..spec(Format::Text)
     };
-    let source = StreamSource::new(&sim.world, &log, None, "s", never).unwrap();
+    let source = RecordSource::of_stream(&sim.world, &log, None, "s", never).unwrap();
     assert!(source.live());
     let mut slice = source.open(SliceId(0)).unwrap();
     let woken = wakes(&mut *slice);
@@ -294,8 +297,8 @@ fn a_source_that_waits_for_a_stream_that_is_deleted_fails_and_does_not_wait_on()
     let log = log(&sim);
     let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
     put(&streamlet, Compression::NONE, &["old"]);
-    let never = StreamSourceSpec { until: UntilSpec::Never, ..spec(Format::Text) };
-    let source = StreamSource::new(&sim.world, &log, None, "s", never).unwrap();
+    let never = RecordSourceSpec { until: UntilSpec::Never, ..spec(Format::Text) };
+    let source = RecordSource::of_stream(&sim.world, &log, None, "s", never).unwrap();
     let mut slice = source.open(SliceId(0)).unwrap();
     let woken = wakes(&mut *slice);
     let mut letters = Vec::new();
@@ -314,8 +317,8 @@ fn a_stream_without_columns_is_refused_with_what_to_do() {
     let sim = World::simulated(1);
     let log = log(&sim);
     log.create("s", StreamSpec::default()).unwrap();
-    let refused = |name: &str, spec: StreamSourceSpec| {
-        StreamSource::new(&sim.world, &log, None, name, spec)
+    let refused = |name: &str, spec: RecordSourceSpec| {
+        RecordSource::of_stream(&sim.world, &log, None, name, spec)
             .err()
             .expect("it is impossible")
             .message
@@ -326,12 +329,12 @@ fn a_stream_without_columns_is_refused_with_what_to_do() {
     assert!(refused("s", spec(Format::Parquet)).contains("its format must be one"));
     let schema = Named::from([("n".to_owned(), "bigint".to_owned())]);
     assert!(
-        StreamSource::new(
+        RecordSource::of_stream(
             &sim.world,
             &log,
             None,
             "s",
-            StreamSourceSpec { schema, ..spec(Format::Json) }
+            RecordSourceSpec { schema, ..spec(Format::Json) }
         )
         .is_ok()
     );
@@ -343,14 +346,14 @@ fn a_job_that_resumes_reads_from_where_it_began() {
     let log = log(&sim);
     let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
     put(&streamlet, Compression::NONE, &["old"]);
-    let latest = |resume| StreamSourceSpec {
+    let latest = |resume| RecordSourceSpec {
         until: UntilSpec::Never,
         start: StartSpec::Latest,
         note: Some(PathBuf::from("/job/source.json")),
         resume,
         ..spec(Format::Text)
     };
-    let source = |resume| StreamSource::new(&sim.world, &log, None, "s", latest(resume));
+    let source = |resume| RecordSource::of_stream(&sim.world, &log, None, "s", latest(resume));
     let open = |resume| {
         let source = source(resume)?;
         let position = source.open(SliceId(0)).unwrap().position();

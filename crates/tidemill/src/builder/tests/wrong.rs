@@ -8,7 +8,7 @@ use tidemill_flow::{
     SourceError, SourceFactory,
 };
 use tidemill_operators::custom::{self, CycleInfo, Emit, Record, state::Map};
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId};
 
 fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
     let field = |(name, kind): &(&str, DataType)| Field::new(*name, kind.clone(), true);

@@ -3,6 +3,7 @@
 use super::cluster::{Cluster, Partition, TOPIC};
 use super::*;
 use crate::seek_contract::{Step, check, gone_to, place, refused, rest};
+use crate::{notes::Notes, record_source::Began};
 use tidemill_flow::{Position, ReadRequest};
 use tidemill_types::{Cycle, Micros, Span, job::TimeSpec};
 use tidemill_wire::{
@@ -50,7 +51,7 @@ fn partition(format: Format) -> Partition {
     partition
 }
 
-fn typed(format: Format, until: UntilSpec) -> StreamSourceSpec {
+fn typed(format: Format, until: UntilSpec) -> RecordSourceSpec {
     let types: &[(&str, &str)] = match format {
         Format::Json => &[("n", "bigint"), ("l", "bigint[]")],
         Format::Csv => &[("n", "bigint"), ("s", "text")],
@@ -58,7 +59,7 @@ fn typed(format: Format, until: UntilSpec) -> StreamSourceSpec {
         _ => &[],
     };
     let name = |it: &str| Some(it.to_owned());
-    StreamSourceSpec {
+    RecordSourceSpec {
         schema: types.iter().map(|(name, it)| ((*name).to_owned(), (*it).to_owned())).collect(),
         meta: MetaSpec { timestamp: name("at"), offset: name("offset"), ..MetaSpec::default() },
         time: Some(TimeSpec { field: "at".to_owned(), lateness: Span(1_500) }),
@@ -69,7 +70,7 @@ fn typed(format: Format, until: UntilSpec) -> StreamSourceSpec {
 
 fn open(cluster: &Cluster, format: Format, until: UntilSpec) -> Arc<dyn SourceFactory> {
     let spec = typed(format, until);
-    KafkaSource::new(&World::real(), cluster.address(), TOPIC, spec).unwrap()
+    RecordSource::of_topic(&World::real(), cluster.address(), TOPIC, spec).unwrap()
 }
 
 fn request(records: usize) -> ReadRequest {
@@ -87,8 +88,8 @@ fn a_topic_is_read_from_any_offset_on() {
         for records in [1, 3, 100] {
             // The slices of a source share what was fetched: only the first one is undisturbed.
             let source = open(&cluster, format, UntilSpec::Latest);
-            assert_eq!(count(&check(&*source, 1, &request(records))), 17, "{format:?}");
-            assert_eq!(count(&check(&*source, 0, &request(records))), 0);
+            assert_eq!(count(&check(&*source, SliceId(1), &request(records))), 17, "{format:?}");
+            assert_eq!(count(&check(&*source, SliceId(0), &request(records))), 0);
         }
     }
 }
@@ -100,7 +101,7 @@ fn nothing_before_the_place_is_asked_for_again() {
     let steps = rest(&mut *all.open(SliceId(0)).unwrap(), &request(1), false);
     let to = steps[10].place;
     let live = open(&cluster, Format::Text, UntilSpec::Never);
-    let mut slice = gone_to(&*live, 0, to);
+    let mut slice = gone_to(&*live, SliceId(0), to);
     cluster.fetched.lock().unwrap().clear();
     let mut after: Vec<Step> = Vec::new();
     while after.len() < steps.len() - 11 {
@@ -121,10 +122,10 @@ fn an_offset_that_is_not_there_is_an_error() {
     let cluster = Cluster::start(vec![partition(Format::Text)]);
     let end = cluster.partitions.lock().unwrap()[0].end.unsigned_abs();
     let source = open(&cluster, Format::Text, UntilSpec::Latest);
-    let mut at_end = gone_to(&*source, 0, (Position(end), Micros(5)));
+    let mut at_end = gone_to(&*source, SliceId(0), (Position(end), Micros(5)));
     assert_eq!(count(&rest(&mut *at_end, &request(9), false)), 0);
     let told = |source: &dyn SourceFactory, to| {
-        let mut slice = gone_to(source, 0, (Position(to), Micros::MIN));
+        let mut slice = gone_to(source, SliceId(0), (Position(to), Micros::MIN));
         loop {
             match slice.read(&request(9), &mut Vec::new()) {
                 Ok(read) => assert!(matches!(read, tidemill_flow::Read::Idle { .. }), "{read:?}"),
@@ -141,7 +142,7 @@ fn an_offset_that_is_not_there_is_an_error() {
     // Its start moved after the job was planned, or before.
     assert!(told(&*source, 5).contains("offset 5 is not there"));
     let moved = open(&cluster, Format::Text, UntilSpec::Latest);
-    assert!(refused(&*moved, 0, 5).contains("it begins at 6"));
+    assert!(refused(&*moved, SliceId(0), 5).contains("it begins at 6"));
     let began = Began::new(
         &"0".repeat(32),
         &Reach::begins(vec![(0, Some(end.cast_signed()))], None, |_| 0),
@@ -151,16 +152,16 @@ fn an_offset_that_is_not_there_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let note = folder.path().join("source.json");
     Notes::new(&world, &note).write(&began).unwrap();
-    let spec = StreamSourceSpec {
+    let spec = RecordSourceSpec {
         note: Some(note),
         resume: true,
         from_checkpoint: false,
         ..typed(Format::Text, UntilSpec::Latest)
     };
-    let resumed = KafkaSource::new(&world, cluster.address(), TOPIC, spec).unwrap();
-    let message = refused(&*resumed, 0, 5);
+    let resumed = RecordSource::of_topic(&world, cluster.address(), TOPIC, spec).unwrap();
+    let message = refused(&*resumed, SliceId(0), 5);
     assert!(message.contains("offset 5, which is no longer stored"), "{message}");
     assert!(message.contains("the first that is there is 6"), "{message}");
-    let mut from_7 = gone_to(&*resumed, 0, (Position(7), Micros::MIN));
+    let mut from_7 = gone_to(&*resumed, SliceId(0), (Position(7), Micros::MIN));
     assert_eq!(count(&rest(&mut *from_7, &request(9), false)), 10);
 }

@@ -1,7 +1,8 @@
 //! Streamlets that are added to a stream are read, from their first record on.
 
 use super::*;
-use crate::stream::note::Notes;
+use crate::notes::Notes;
+use crate::record_source::Began;
 
 fn added(log: &Log, streamlets: u32) {
     let spec = log.get("s").unwrap().spec();
@@ -13,8 +14,8 @@ fn value(log: &Log, index: u32, number: i64) {
     put(&streamlet, Compression::NONE, &[&format!("{{\"n\":{number}}}")]);
 }
 
-fn latest() -> StreamSourceSpec {
-    StreamSourceSpec {
+fn latest() -> RecordSourceSpec {
+    RecordSourceSpec {
         start: StartSpec::Latest,
         until: UntilSpec::Never,
         note: Some("/job/source-s.json".into()),
@@ -22,12 +23,21 @@ fn latest() -> StreamSourceSpec {
     }
 }
 
-fn source(sim: &SimWorld, log: &Log, spec: StreamSourceSpec) -> Arc<dyn SourceFactory> {
-    StreamSource::new(&sim.world, log, None, "s", spec).unwrap()
+fn source(sim: &SimWorld, log: &Log, spec: RecordSourceSpec) -> Arc<dyn SourceFactory> {
+    RecordSource::of_stream(&sim.world, log, None, "s", spec).unwrap()
+}
+
+/// Asks for added streamlets.
+fn grow(source: &dyn SourceFactory) -> Result<u32, SourceError> {
+    source.growth().expect("it may get streamlets").grow()
+}
+
+fn began_with(source: &dyn SourceFactory) -> u32 {
+    source.growth().expect("it may get streamlets").began_with()
 }
 
 fn starts(source: &dyn SourceFactory) -> Vec<u64> {
-    (0..source.slices()).map(|slice| source.begins_at(slice).0).collect()
+    (0..source.slices()).map(SliceId).map(|slice| source.begins_at(slice).0).collect()
 }
 
 fn noted(sim: &SimWorld) -> Began {
@@ -42,7 +52,7 @@ fn begun(sim: &SimWorld) -> (Log, Arc<dyn SourceFactory>) {
     value(&log, 0, 1);
     let source = source(sim, &log, latest());
     source.begin().unwrap();
-    assert_eq!((source.began_with(), source.grow().unwrap()), (1, 1));
+    assert_eq!((began_with(&*source), grow(&*source).unwrap()), (1, 1));
     added(&log, 2);
     value(&log, 1, 2);
     (log, source)
@@ -52,9 +62,9 @@ fn begun(sim: &SimWorld) -> (Log, Arc<dyn SourceFactory>) {
 fn what_is_added_is_read_from_its_first_record_and_noted() {
     let sim = World::simulated(1);
     let (log, source) = begun(&sim);
-    assert!(source.grows());
+    assert!(source.growth().is_some());
     assert_eq!(source.slices(), 1, "nobody has asked");
-    assert_eq!((source.grow().unwrap(), source.slices(), source.began_with()), (2, 2, 1));
+    assert_eq!((grow(&*source).unwrap(), source.slices(), began_with(&*source)), (2, 2, 1));
     assert_eq!(starts(&*source), [1, 0], "the job begins at the latest record");
     let began = noted(&sim);
     assert_eq!((began.first, began.bounds), (Some(1), vec![(1, None), (0, None)]));
@@ -76,16 +86,17 @@ fn what_is_added_is_read_from_its_first_record_and_noted() {
 fn a_job_that_goes_on_reads_what_was_added_meanwhile() {
     let sim = World::simulated(1);
     let (log, _) = begun(&sim);
-    let resumed = source(&sim, &log, StreamSourceSpec { resume: true, ..latest() });
-    assert_eq!((resumed.slices(), resumed.began_with(), starts(&*resumed)), (2, 1, vec![1, 0]));
+    let resumed = source(&sim, &log, RecordSourceSpec { resume: true, ..latest() });
+    assert_eq!((resumed.slices(), began_with(&*resumed), starts(&*resumed)), (2, 1, vec![1, 0]));
     resumed.begin().unwrap();
     assert_eq!(noted(&sim).first, Some(1));
     // One that ends where the stream ended reads what it had then.
     let until = UntilSpec::Latest;
-    let resumed = source(&sim, &log, StreamSourceSpec { resume: true, until, ..latest() });
-    assert_eq!((resumed.slices(), resumed.grows()), (2, false));
+    let resumed = source(&sim, &log, RecordSourceSpec { resume: true, until, ..latest() });
+    assert_eq!(resumed.slices(), 2);
+    assert!(resumed.growth().is_none());
     added(&log, 3);
-    let resumed = source(&sim, &log, StreamSourceSpec { resume: true, until, ..latest() });
+    let resumed = source(&sim, &log, RecordSourceSpec { resume: true, until, ..latest() });
     assert_eq!(resumed.slices(), 2);
 }
 
@@ -94,14 +105,14 @@ fn a_job_that_goes_on_reads_what_was_added_meanwhile() {
 fn a_job_that_begins_with_a_checkpoint_leaves_nothing_out() {
     let sim = World::simulated(1);
     let (log, first) = begun(&sim);
-    first.grow().unwrap();
+    grow(&*first).unwrap();
     added(&log, 3);
     value(&log, 2, 3);
-    let anew = source(&sim, &log, StreamSourceSpec { from_checkpoint: true, ..latest() });
-    assert_eq!((anew.slices(), anew.began_with(), starts(&*anew)), (3, 1, vec![1, 0, 0]));
+    let anew = source(&sim, &log, RecordSourceSpec { from_checkpoint: true, ..latest() });
+    assert_eq!((anew.slices(), began_with(&*anew), starts(&*anew)), (3, 1, vec![1, 0, 0]));
     // Without one it begins as it says.
     let anew = source(&sim, &log, latest());
-    assert_eq!((anew.slices(), anew.began_with(), starts(&*anew)), (3, 3, vec![1, 1, 1]));
+    assert_eq!((anew.slices(), began_with(&*anew), starts(&*anew)), (3, 3, vec![1, 1, 1]));
 }
 
 #[test]
@@ -109,16 +120,9 @@ fn what_cannot_be_noted_is_not_read_yet() {
     let sim = World::simulated(1);
     let (_, source) = begun(&sim);
     sim.disk.set_capacity(sim.disk.used());
-    let error = source.grow().unwrap_err();
+    let error = grow(&*source).unwrap_err();
     assert!(error.message.starts_with("stream `s`: "), "{error}");
     assert_eq!((source.slices(), noted(&sim).bounds.len()), (1, 1));
     sim.disk.set_capacity(u64::MAX);
-    assert_eq!(source.grow().unwrap(), 2);
-}
-
-/// A note of a program that did not know that streamlets are added.
-#[test]
-fn a_note_without_a_first_number_is_one_of_all() {
-    let began: Began = serde_json::from_str(r#"{"stream":"x","bounds":[[0,null],[7,9]]}"#).unwrap();
-    assert_eq!(began.reach().first(), 2);
+    assert_eq!(grow(&*source).unwrap(), 2);
 }

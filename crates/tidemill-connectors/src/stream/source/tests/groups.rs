@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::{StreamGroup, Transactions};
-use std::sync::mpsc;
+use std::{collections::BTreeMap, sync::mpsc};
 use tidemill_log::StreamSpec;
 
-type Offsets = Vec<(u32, i64)>;
+type Offsets = BTreeMap<StreamletIx, Offset>;
 
 /// A node with one group.
 #[derive(Default)]
@@ -29,24 +29,24 @@ impl StreamNode for Node {
 }
 
 impl StreamGroup for Group {
-    fn offsets(&self, streamlets: u32) -> Result<Vec<Option<i64>>, String> {
+    fn offsets(&self) -> Result<Offsets, String> {
         if self.alive {
             return Err("it has members".to_owned());
         }
-        let mut committed = self.committed.lock().unwrap().clone();
-        committed.resize(streamlets as usize, None);
-        Ok(committed)
+        let committed = self.committed.lock().unwrap().clone();
+        let committed = (0..).zip(committed).filter_map(|(it, offset)| Some((it, offset?)));
+        Ok(committed.map(|(it, offset)| (StreamletIx(it), Offset(offset))).collect())
     }
 
-    fn commit(&self, offsets: &[(u32, i64)]) {
+    fn commit(&self, offsets: &Offsets) {
         if let Some(told) = &*self.told.lock().unwrap() {
-            told.send(offsets.to_vec()).unwrap();
+            told.send(offsets.clone()).unwrap();
         }
     }
 }
 
-fn by_group() -> StreamSourceSpec {
-    StreamSourceSpec {
+fn by_group() -> RecordSourceSpec {
+    RecordSourceSpec {
         start: StartSpec::Group("g".to_owned()),
         until: UntilSpec::Never,
         isolation: Isolation::Uncommitted,
@@ -58,10 +58,10 @@ fn source(
     sim: &SimWorld,
     log: &Log,
     group: Group,
-    spec: StreamSourceSpec,
+    spec: RecordSourceSpec,
 ) -> Result<Arc<dyn SourceFactory>, ConnectorError> {
     let node: Arc<dyn StreamNode> = Arc::new(Node(Arc::new(group)));
-    StreamSource::new(&sim.world, log, Some(&node), "s", spec)
+    RecordSource::of_stream(&sim.world, log, Some(&node), "s", spec)
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn a_job_begins_where_the_group_stands() {
         |it: &[Option<i64>]| Group { committed: Mutex::new(it.to_vec()), ..Group::default() };
     let at = |group, note: Option<&str>, resume| {
         let note = note.map(PathBuf::from);
-        let source = source(&sim, &log, group, StreamSourceSpec { note, resume, ..by_group() })?;
-        let starts = [0, 1, 2].map(|it| source.open(it).unwrap().position().0);
+        let source = source(&sim, &log, group, RecordSourceSpec { note, resume, ..by_group() })?;
+        let starts = [0, 1, 2].map(|it| source.open(SliceId(it)).unwrap().position().0);
         source.begin().unwrap();
         Ok::<_, ConnectorError>(starts)
     };
@@ -92,7 +92,7 @@ fn a_job_begins_where_the_group_stands() {
     assert!(error.message.contains("it has members"), "{error}");
     let error = at(committed(&[None, Some(4)]), None, false).expect_err("it is beyond the end");
     assert!(error.message.contains("offset 4 of streamlet 1, which ends at 3"), "{error}");
-    let error = StreamSource::new(&sim.world, &log, None, "s", by_group()).err().unwrap();
+    let error = RecordSource::of_stream(&sim.world, &log, None, "s", by_group()).err().unwrap();
     assert!(error.message.contains("no consumer groups here"), "{error}");
 }
 
@@ -104,21 +104,20 @@ fn the_group_follows_and_has_all_when_the_source_is_gone() {
     let (told, hears) = mpsc::channel();
     let group = Group { told: Mutex::new(Some(told)), ..Group::default() };
     let source = source(&sim, &log, group, by_group()).unwrap();
-    assert!(source.follows());
-    source.committed(0, Position(4));
-    assert_eq!(hears.recv().unwrap(), [(0, 4)]);
+    let follower = source.follower().expect("the group follows");
+    follower.committed(SliceId(0), Position(4));
+    assert_eq!(hears.recv().unwrap(), [(StreamletIx(0), Offset(4))].into());
     for offset in 1..100 {
-        source.committed(0, Position(4 + offset));
-        source.committed(1, Position(offset));
+        follower.committed(SliceId(0), Position(4 + offset));
+        follower.committed(SliceId(1), Position(offset));
     }
     drop(source);
     let commits: Vec<Offsets> = hears.iter().collect();
-    let last = |streamlet| commits.iter().flatten().rfind(|it| it.0 == streamlet).unwrap().1;
-    assert_eq!((last(0), last(1)), (103, 99));
-    for streamlet in [0, 1] {
-        let offsets: Vec<i64> =
-            commits.iter().flatten().filter(|it| it.0 == streamlet).map(|it| it.1).collect();
+    for (streamlet, last) in [(0, 103), (1, 99)] {
+        let of = |it: &Offsets| it.get(&StreamletIx(streamlet)).copied();
+        let offsets: Vec<Offset> = commits.iter().filter_map(of).collect();
         assert!(offsets.is_sorted(), "{offsets:?}");
+        assert_eq!(offsets.last(), Some(&Offset(last)));
     }
 }
 
@@ -127,6 +126,6 @@ fn without_a_group_nothing_follows() {
     let sim = World::simulated(1);
     let log = log(&sim);
     log.create("s", StreamSpec::default()).unwrap();
-    let source = StreamSource::new(&sim.world, &log, None, "s", spec(Format::Text)).unwrap();
-    assert!(!source.follows());
+    let source = RecordSource::of_stream(&sim.world, &log, None, "s", spec(Format::Text)).unwrap();
+    assert!(source.follower().is_none());
 }

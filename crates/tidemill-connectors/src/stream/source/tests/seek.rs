@@ -28,7 +28,7 @@ fn filled(log: &Log, format: Format) -> Arc<Stream> {
     stream
 }
 
-fn typed(format: Format) -> StreamSourceSpec {
+fn typed(format: Format) -> RecordSourceSpec {
     let types: &[(&str, &str)] = match format {
         Format::Json => &[("n", "bigint"), ("l", "bigint[]")],
         Format::Csv => &[("n", "bigint"), ("s", "text")],
@@ -36,7 +36,7 @@ fn typed(format: Format) -> StreamSourceSpec {
         _ => &[],
     };
     let name = |it: &str| Some(it.to_owned());
-    StreamSourceSpec {
+    RecordSourceSpec {
         schema: types.iter().map(|(name, it)| ((*name).to_owned(), (*it).to_owned())).collect(),
         meta: MetaSpec { timestamp: name("at"), offset: name("offset"), ..MetaSpec::default() },
         time: Some(TimeSpec { field: "at".to_owned(), lateness: Span(1_500) }),
@@ -51,9 +51,9 @@ fn a_stream_is_read_from_any_offset_on() {
         let log = log(&sim);
         filled(&log, format);
         for until in [UntilSpec::Latest, UntilSpec::Never] {
-            let spec = StreamSourceSpec { until, ..typed(format) };
-            let source = StreamSource::new(&sim.world, &log, None, "s", spec).unwrap();
-            for (slice, count) in [(0, 9), (1, 33)] {
+            let spec = RecordSourceSpec { until, ..typed(format) };
+            let source = RecordSource::of_stream(&sim.world, &log, None, "s", spec).unwrap();
+            for (slice, count) in [(SliceId(0), 9), (SliceId(1), 33)] {
                 for records in [1, 2, 5, 100] {
                     let steps = check(&*source, slice, &request(records, None));
                     let letters: usize = steps.iter().map(|it| it.letters.len()).sum();
@@ -76,33 +76,33 @@ fn an_offset_that_is_not_there_is_an_error() {
     let streamlet = stream.streamlet(1).unwrap();
     let end = streamlet.end_offset();
     let open = |until| {
-        let spec = StreamSourceSpec { until, ..spec(Format::Text) };
-        StreamSource::new(&sim.world, &log, None, "s", spec).unwrap()
+        let spec = RecordSourceSpec { until, ..spec(Format::Text) };
+        RecordSource::of_stream(&sim.world, &log, None, "s", spec).unwrap()
     };
     let (live, bounded) = (open(UntilSpec::Never), open(UntilSpec::Latest));
-    let message = refused(&*live, 1, end.unsigned_abs() + 1);
+    let message = refused(&*live, SliceId(1), end.unsigned_abs() + 1);
     assert!(message.starts_with("stream s streamlet 1: "), "{message}");
     assert!(message.contains(&format!("ends at {end} now")), "{message}");
 
     stream.delete_records(&streamlet, 9).unwrap();
-    let message = refused(&*live, 1, 8);
+    let message = refused(&*live, SliceId(1), 8);
     assert!(message.contains("offset 8, which is no longer stored"), "{message}");
     assert!(message.contains("the first that is there is 9"), "{message}");
-    let from_9 = gone_to(&*live, 1, (Position(9), Micros::MIN));
+    let from_9 = gone_to(&*live, SliceId(1), (Position(9), Micros::MIN));
     assert_eq!(place(&*from_9), (Position(9), Micros::MIN));
     check_rest(from_9, (end - 9) as usize);
 
     stream.delete_records(&streamlet, end).unwrap();
-    let at_end = gone_to(&*bounded, 1, (Position(end.unsigned_abs()), Micros::MIN));
+    let at_end = gone_to(&*bounded, SliceId(1), (Position(end.unsigned_abs()), Micros::MIN));
     check_rest(at_end, 0);
     put(&streamlet, Compression::NONE, &["new"]);
     stream.delete_records(&streamlet, end + 1).unwrap();
-    let at_end = gone_to(&*bounded, 1, (Position(end.unsigned_abs()), Micros::MIN));
+    let at_end = gone_to(&*bounded, SliceId(1), (Position(end.unsigned_abs()), Micros::MIN));
     check_rest(at_end, 0);
 
-    let latest = StreamSourceSpec { start: StartSpec::Latest, ..spec(Format::Text) };
-    let latest = StreamSource::new(&sim.world, &log, None, "s", latest).unwrap();
-    assert!(refused(&*latest, 1, 3).contains("offset 3"));
+    let latest = RecordSourceSpec { start: StartSpec::Latest, ..spec(Format::Text) };
+    let latest = RecordSource::of_stream(&sim.world, &log, None, "s", latest).unwrap();
+    assert!(refused(&*latest, SliceId(1), 3).contains("offset 3"));
 }
 
 /// What is left are so many records, good and bad.
@@ -123,7 +123,7 @@ proptest! {
         let log = log(&sim);
         let mut played = Played::new(&log);
         let node = played.node();
-        let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
+        let source = RecordSource::of_stream(&sim.world, &log, Some(&node), "s", live()).unwrap();
         let mut slice = source.open(SliceId(0)).unwrap();
         // Places where a slice stood while transactions were open that have ended since.
         let (mut rows, mut cuts) = (Vec::new(), vec![(0, 0)]);
@@ -138,11 +138,11 @@ proptest! {
         let (more, _) = drain(&mut *slice, bytes, records);
         rows.extend(more);
         for (offset, count) in cuts {
-            let mut again = gone_to(&*source, 0, (Position(offset), Micros::MIN));
+            let mut again = gone_to(&*source, SliceId(0), (Position(offset), Micros::MIN));
             let (after, _) = drain(&mut *again, bytes, records);
             prop_assert_eq!(&after, &rows[count..]);
             prop_assert_eq!(place(&*again), place(&*slice));
         }
-        check(&*source, 0, &ReadRequest { bytes, ..request(records, None) });
+        check(&*source, SliceId(0), &ReadRequest { bytes, ..request(records, None) });
     }
 }

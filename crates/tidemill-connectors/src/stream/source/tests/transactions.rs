@@ -6,6 +6,7 @@ use crate::{AbortedTransaction, StreamGroup, Transactions};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tidemill_log::OnData;
+use tidemill_types::{Offset, ProducerId};
 use tidemill_wire::records::Origin;
 
 /// A node with one streamlet, and what it knows of its transactions.
@@ -58,8 +59,8 @@ impl Transactions for Facts {
         let within = aborted.iter().filter(|(_, first, marker)| *first < to && *marker >= from);
         // The order is not promised.
         let found = within.rev().map(|(producer_id, first_offset, _)| AbortedTransaction {
-            producer_id: *producer_id,
-            first_offset: *first_offset,
+            producer: ProducerId(*producer_id),
+            first: Offset(*first_offset),
         });
         found.collect()
     }
@@ -191,9 +192,9 @@ impl Played {
     }
 }
 
-pub(super) fn live() -> StreamSourceSpec {
+pub(super) fn live() -> RecordSourceSpec {
     let schema = Named::from([("n".to_owned(), "bigint".to_owned())]);
-    StreamSourceSpec { until: UntilSpec::Never, schema, ..spec(Format::Json) }
+    RecordSourceSpec { until: UntilSpec::Never, schema, ..spec(Format::Json) }
 }
 
 /// Reads until there is nothing: rows, and the position after each read.
@@ -229,7 +230,7 @@ proptest! {
         let log = log(&sim);
         let mut played = Played::new(&log);
         let node = played.node();
-        let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
+        let source = RecordSource::of_stream(&sim.world, &log, Some(&node), "s", live()).unwrap();
         let mut slice = source.open(SliceId(0)).unwrap();
         let (mut rows, mut cuts) = (Vec::new(), Vec::new());
         for (at, act) in acts.iter().enumerate() {
@@ -246,8 +247,8 @@ proptest! {
         prop_assert_eq!(&rows, &played.visible());
 
         // Another reader, that reads all of it at once, up to where it may now.
-        let until = StreamSourceSpec { until: UntilSpec::Latest, ..live() };
-        let bounded = StreamSource::new(&sim.world, &log, Some(&node), "s", until).unwrap();
+        let until = RecordSourceSpec { until: UntilSpec::Latest, ..live() };
+        let bounded = RecordSource::of_stream(&sim.world, &log, Some(&node), "s", until).unwrap();
         let (at_once, _) = drain(&mut *bounded.open(SliceId(0)).unwrap(), 1 << 20, 1 << 20);
         prop_assert_eq!(&at_once, &rows);
 
@@ -274,7 +275,7 @@ fn a_source_that_waits_for_a_transaction_is_woken_by_its_end() {
         let log = log(&sim);
         let mut played = Played::new(&log);
         let node = played.node();
-        let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
+        let source = RecordSource::of_stream(&sim.world, &log, Some(&node), "s", live()).unwrap();
         let mut slice = source.open(SliceId(0)).unwrap();
         let woken = wakes(&mut *slice);
         let mut letters = Vec::new();
@@ -306,14 +307,14 @@ fn without_transactions_nothing_is_asked_and_uncommitted_reads_all() {
     let mut played = Played::new(&log);
     let node = played.node();
     played.send(None, 3);
-    let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
+    let source = RecordSource::of_stream(&sim.world, &log, Some(&node), "s", live()).unwrap();
     let (rows, _) = drain(&mut *source.open(SliceId(0)).unwrap(), 1 << 20, 100);
     assert_eq!((rows.len(), played.model.asked.load(Ordering::SeqCst)), (3, 0));
     played.send(Some(1), 2);
     played.send(Some(2), 2);
     played.end(1, false);
-    let all = StreamSourceSpec { isolation: Isolation::Uncommitted, ..live() };
-    let source = StreamSource::new(&sim.world, &log, Some(&node), "s", all).unwrap();
+    let all = RecordSourceSpec { isolation: Isolation::Uncommitted, ..live() };
+    let source = RecordSource::of_stream(&sim.world, &log, Some(&node), "s", all).unwrap();
     let (rows, _) = drain(&mut *source.open(SliceId(0)).unwrap(), 1 << 20, 100);
     assert_eq!(rows, [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(played.model.asked.load(Ordering::SeqCst), 0);
@@ -329,15 +330,18 @@ fn the_latest_is_before_the_first_open_transaction() {
     played.send(Some(1), 2);
     played.send(None, 1);
     let open = |start, until| {
-        let spec = StreamSourceSpec { start, until, ..live() };
-        StreamSource::new(&sim.world, &log, Some(&node), "s", spec).unwrap()
+        let spec = RecordSourceSpec { start, until, ..live() };
+        RecordSource::of_stream(&sim.world, &log, Some(&node), "s", spec).unwrap()
     };
     let bounded = open(StartSpec::Earliest, UntilSpec::Latest);
     assert_eq!(bounded.total(), Some(3));
     let mut slice = bounded.open(SliceId(0)).unwrap();
     let (batches, _) = read_all(&mut *slice, 10);
     assert_eq!(numbers(&batches), [0, 1, 2], "it does not wait");
-    assert_eq!(open(StartSpec::Latest, UntilSpec::Never).open(SliceId(0)).unwrap().position(), Position(3));
+    assert_eq!(
+        open(StartSpec::Latest, UntilSpec::Never).open(SliceId(0)).unwrap().position(),
+        Position(3)
+    );
     played.end(1, true);
     let (batches, _) = read_all(&mut *bounded.open(SliceId(0)).unwrap(), 10);
     assert_eq!(numbers(&batches), [0, 1, 2], "nor does its end move");
@@ -350,7 +354,7 @@ fn what_was_read_and_is_gone_is_an_error_and_no_wait() {
     let mut played = Played::new(&log);
     let node = played.node();
     played.send(None, 2);
-    let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
+    let source = RecordSource::of_stream(&sim.world, &log, Some(&node), "s", live()).unwrap();
     let mut slice = source.open(SliceId(0)).unwrap();
     let mut letters = Vec::new();
     let read = slice.read(&request(10, Some(2)), &mut letters).unwrap();

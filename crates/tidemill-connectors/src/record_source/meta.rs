@@ -4,7 +4,7 @@ use crate::column_type::moment_type;
 use arrow_array::{ArrayRef, Int64Array, StringArray, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field};
 use std::sync::Arc;
-use tidemill_types::job::MetaSpec;
+use tidemill_types::{SliceId, job::MetaSpec};
 
 /// Values of one record.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +59,7 @@ impl MetaColumns {
     }
 
     /// The columns, as [`fields`] has them; empty afterwards.
-    pub(super) fn finish(&mut self, spec: &MetaSpec, streamlet: u32) -> Vec<ArrayRef> {
+    pub(super) fn finish(&mut self, spec: &MetaSpec, slice: SliceId) -> Vec<ArrayRef> {
         let mut arrays: Vec<ArrayRef> = Vec::new();
         if spec.key.is_some() {
             let keys = self.rows.iter().map(|it| it.key.as_deref());
@@ -69,7 +69,7 @@ impl MetaColumns {
             arrays.push(self.times());
         }
         if spec.streamlet.is_some() {
-            let same = std::iter::repeat_n(i64::from(streamlet), self.rows.len());
+            let same = std::iter::repeat_n(i64::from(slice.0), self.rows.len());
             arrays.push(Arc::new(Int64Array::from_iter_values(same)));
         }
         if spec.offset.is_some() {

@@ -1,10 +1,10 @@
-//! The columns of records of a stream: found in the first of them, then as the job says.
+//! The columns of records of a stream or topic: found in the first of them, then as the job says.
 
 use super::meta;
 use super::schema_note::SchemaNote;
-use super::source::StreamSourceSpec;
+use super::{LogName, RecordSourceSpec};
 use crate::columns::Shape;
-use crate::error::{ConnectorError, ConnectorErrorKind};
+use crate::error::ConnectorError;
 use crate::influx::InfluxGuesses;
 use crate::schema_inference::{InferredSchema, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample};
 use crate::type_inference::{Guess, Guesses};
@@ -15,7 +15,7 @@ use tidemill_types::job::{Format, TimeSpec};
 
 /// The rows that records of a source become.
 #[derive(Clone)]
-pub(crate) struct StreamSchema {
+pub(crate) struct RecordSchema {
     /// Columns of the value.
     pub(crate) shape: Shape,
     /// Columns of the value, meta columns, and the hidden one.
@@ -28,7 +28,7 @@ pub(crate) struct StreamSchema {
 }
 
 /// Looks at the first records.
-pub(crate) struct StreamSampler {
+pub(crate) struct RecordSampler {
     sample: Sample,
     /// The number of records that may still be sampled.
     pub(crate) left: usize,
@@ -40,19 +40,19 @@ pub(crate) struct StreamSampler {
     known: Option<SchemaNote>,
 }
 
-impl StreamSampler {
-    /// `name` is the stream, as messages name it: such as "stream `orders`".
+impl RecordSampler {
+    /// A sampler of the records of a log.
     ///
     /// # Errors
     /// The format is none of single records, or names too little.
-    pub(crate) fn new(name: &str, spec: &StreamSourceSpec) -> Result<Self, ConnectorError> {
+    pub(crate) fn new(name: &LogName, spec: &RecordSourceSpec) -> Result<Self, ConnectorError> {
         let sample = match spec.format {
             Format::Json => Sample::Json(Guesses::default()),
             Format::Influx => Sample::Influx(InfluxGuesses::default()),
             Format::Csv => {
                 if spec.schema.is_empty() {
                     let message = "CSV values have no header: name their columns under `schema`";
-                    return Err(refused(name, message));
+                    return Err(name.refusal(message));
                 }
                 let names: Vec<String> = spec.schema.keys().cloned().collect();
                 let mut guesses = Guesses::default();
@@ -63,7 +63,7 @@ impl StreamSampler {
             Format::Arrow | Format::Parquet => {
                 let message =
                     "values are read as json, csv, text or influx; its format must be one";
-                return Err(refused(name, message));
+                return Err(name.refusal(message));
             }
         };
         let left = spec.sample.unwrap_or(SAMPLE_RECORDS).max(1);
@@ -101,11 +101,11 @@ impl StreamSampler {
     /// Nothing defines the columns, or they contradict the job.
     pub(crate) fn finish(
         self,
-        name: &str,
-        spec: &StreamSourceSpec,
-    ) -> Result<StreamSchema, ConnectorError> {
+        name: &LogName,
+        spec: &RecordSourceSpec,
+    ) -> Result<RecordSchema, ConnectorError> {
         if let Some(failed) = self.failed {
-            return Err(refused(name, failed));
+            return Err(name.refusal(failed));
         }
         let open = matches!(spec.format, Format::Json | Format::Influx);
         let kept_as_text = self.sample.kept_as_text();
@@ -119,31 +119,25 @@ impl StreamSampler {
         let timestamp = spec.meta.timestamp.as_deref();
         let of_value = |time: &&TimeSpec| timestamp != Some(time.field.as_str());
         let value_time = spec.time.as_ref().filter(of_value);
-        let subject = name.replace('`', "");
+        let subject = format!("{} {}", name.kind, name.name);
         found.apply(&subject, spec.format, &spec.schema, value_time)?;
         if found.shape.fields.is_empty() {
             let message = "it is empty, so its columns are not known: name them and their types \
                            under `schema`";
-            return Err(refused(name, message));
+            return Err(name.refusal(message));
         }
         let time_is_timestamp = spec.time.is_some() && value_time.is_none();
         let schema = whole_schema(name, &found.shape, spec, time_is_timestamp)?;
         let guessed = found.guessed(spec.format, &spec.schema);
-        Ok(StreamSchema { shape: found.shape, schema, time_is_timestamp, kept, guessed })
+        Ok(RecordSchema { shape: found.shape, schema, time_is_timestamp, kept, guessed })
     }
-}
-
-/// A source that cannot be read. `name` is its kind and name, such as "stream `orders`".
-pub(crate) fn refused(name: &str, message: impl std::fmt::Display) -> ConnectorError {
-    let message = format!("{name}: {message}");
-    ConnectorError { kind: ConnectorErrorKind::Unreadable, message }
 }
 
 /// Columns of the value, meta columns, and the hidden one.
 fn whole_schema(
-    name: &str,
+    name: &LogName,
     shape: &Shape,
-    spec: &StreamSourceSpec,
+    spec: &RecordSourceSpec,
     time_is_timestamp: bool,
 ) -> Result<SchemaRef, ConnectorError> {
     let mut fields = shape.fields.clone();
@@ -153,7 +147,7 @@ fn whole_schema(
                 "its values have a column `{}` too: give the one under `meta` another name",
                 field.name()
             );
-            return Err(refused(name, message));
+            return Err(name.refusal(message));
         }
         fields.push(field);
     }

@@ -7,8 +7,9 @@
 //!
 //! A resumed job keeps its noted ranges and adds streamlets that are new.
 
-use super::note::Began;
+use super::began::Began;
 use std::ops::Range;
+use tidemill_types::SliceId;
 
 /// From which offset a streamlet is read and, if that ends, up to, not including, which.
 pub(crate) type Bounds = (i64, Option<i64>);
@@ -79,7 +80,7 @@ impl Reach {
     }
 
     /// Where a streamlet begins.
-    pub(crate) fn start_of(&self, index: u32) -> i64 {
-        self.bounds.get(index as usize).map_or(0, |(start, _)| *start)
+    pub(crate) fn start_of(&self, slice: SliceId) -> i64 {
+        self.bounds.get(slice.index()).map_or(0, |(start, _)| *start)
     }
 }

@@ -1,16 +1,15 @@
-//! One streamlet as a source, wherever its records come from.
+//! One part of a log as a source, wherever its records come from.
 //!
 //! ```text
-//! Feed: records at offsets ─▶ json │ csv │ text │ influx ─▶ batch, meta columns
+//! RecordFeed: records at offsets ─▶ json │ csv │ text │ influx ─▶ batch, meta columns
 //!                                   bad records ─▶ dead letters
 //! ```
 //!
 //! A cycle ends between two records, so a position is an offset.
 
 use super::meta::{Meta, MetaColumns};
-use super::reader::RecordBuffer;
-use super::source::StreamSourceSpec;
-use super::values::StreamSchema;
+use super::sampler::RecordSchema;
+use super::{LogName, RecordFeed, RecordSourceSpec};
 use crate::columns::{OUT_OF_RANGE, largest_time};
 use crate::csv::COMMA;
 use crate::frame::Framing;
@@ -20,62 +19,23 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
 use tidemill_flow::{
-    DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceWaker, TIME_COLUMN,
+    DeadLetter, ErrorKind, Payload, Position, Read, ReadRequest, Source, SourceError, SourceWaker,
+    TIME_COLUMN,
 };
 use tidemill_types::{
-    Micros, Span,
+    Micros, SliceId, Span,
     job::{Format, MetaSpec},
 };
 use tidemill_wire::records::Record;
 
-/// Records of a streamlet, in order.
-pub(crate) trait Feed: Send {
-    /// The next record's offset, or one before it.
-    fn offset(&self) -> i64;
-
-    /// The streamlet's number.
-    fn streamlet(&self) -> u32;
-
-    /// Goes to an offset where it stood once, before it hands out any record. `is_end`: nothing is
-    /// read from there on, so nothing has to be there.
-    ///
-    /// # Errors
-    /// The records there are gone; the text says so.
-    fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String>;
-
-    /// Sees to it that there are records to hand out. False: there is nothing below the offset
-    /// `below`, or not yet.
-    ///
-    /// # Errors
-    /// The streamlet cannot be read; in words.
-    fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String>;
-
-    /// Hands out some of these records, at most `max`, and moves past them. Returns the
-    /// passed-over bytes: of markers, or of an aborted transaction.
-    ///
-    /// # Errors
-    /// The records are damaged.
-    fn each(
-        &mut self,
-        max: usize,
-        below: i64,
-        take: &mut dyn FnMut(i64, &Record<'_>),
-    ) -> Result<usize, String>;
-
-    /// The waker that counts from now on.
-    fn wake_by(&mut self, waker: SourceWaker);
-
-    /// Nothing was there: registers the waker for the next record. Returns the source's answer.
-    fn wait(&mut self) -> Read;
-}
-
-/// One streamlet, read by a job.
-pub(crate) struct Slice<F> {
-    /// The kind of its owner: `stream` or `topic`.
+/// One part of a log, read by a job.
+pub(super) struct RecordSlice {
+    /// The kind of its log: `stream` or `topic`.
     kind: &'static str,
     /// Its name and number, as dead letters say where they are from.
     subject: String,
-    feed: F,
+    slice: SliceId,
+    feed: Box<dyn RecordFeed>,
     /// The framing of several records in one value, in formats of lines.
     framing: Option<Framing>,
     decoder: Box<dyn Decode>,
@@ -92,19 +52,20 @@ pub(crate) struct Slice<F> {
     watermark: Micros,
 }
 
-impl<F: Feed> Slice<F> {
+impl RecordSlice {
     /// Reads `feed` up to, not including, the offset `until`.
-    pub(crate) fn new(
-        (kind, subject): (&'static str, String),
-        feed: F,
-        until: Option<i64>,
-        values: &StreamSchema,
-        spec: &StreamSourceSpec,
+    pub(super) fn new(
+        log: &LogName,
+        (slice, until): (SliceId, Option<i64>),
+        feed: Box<dyn RecordFeed>,
+        values: &RecordSchema,
+        spec: &RecordSourceSpec,
     ) -> Self {
         let nested = values.shape.fields.iter().any(|it| it.data_type().is_nested());
         Self {
-            kind,
-            subject,
+            kind: log.kind,
+            subject: format!("{} {} {slice}", log.name, log.part),
+            slice,
             feed,
             framing: match spec.format {
                 Format::Csv => Some({
@@ -127,8 +88,13 @@ impl<F: Feed> Slice<F> {
         }
     }
 
+    /// The error with the part as its place.
+    fn failure(&self, error: SourceError) -> SourceError {
+        error.within(format_args!("{} {}", self.kind, self.subject))
+    }
+
     fn failed(&self, error: impl std::fmt::Display) -> SourceError {
-        SourceError::new(format!("{} {}: {error}", self.kind, self.subject))
+        self.failure(SourceError::new(error.to_string()))
     }
 
     /// The records taken as a batch with all columns.
@@ -145,7 +111,7 @@ impl<F: Feed> Slice<F> {
             (false, Ok(index)) => Some(columns.remove(index)),
             (false, Err(_)) => None,
         };
-        columns.extend(self.meta.finish(&self.meta_spec, self.feed.streamlet()));
+        columns.extend(self.meta.finish(&self.meta_spec, self.slice));
         columns.extend(hidden);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
@@ -153,7 +119,7 @@ impl<F: Feed> Slice<F> {
     }
 }
 
-impl<F: Feed> Source for Slice<F> {
+impl Source for RecordSlice {
     fn read(
         &mut self,
         request: &ReadRequest,
@@ -162,7 +128,7 @@ impl<F: Feed> Source for Slice<F> {
         let replayed = request.until.map(|it| i64::try_from(it.0).unwrap_or(i64::MAX));
         let below = replayed.or(self.until).unwrap_or(i64::MAX);
         let filled = self.feed.fill(request.bytes, below);
-        if !filled.map_err(|error| self.failed(error))? {
+        if !filled.map_err(|error| self.failure(error))? {
             let ended = self.until.is_some_and(|until| self.feed.offset() >= until);
             return Ok(if ended && replayed.is_none() { Read::End } else { self.feed.wait() });
         }
@@ -171,7 +137,7 @@ impl<F: Feed> Source for Slice<F> {
         let mut bad: BadRecords = Vec::new();
         while bytes < request.bytes && records < records_max {
             let filled = self.feed.fill(request.bytes - bytes, below);
-            if !filled.map_err(|error| self.failed(error))? {
+            if !filled.map_err(|error| self.failure(error))? {
                 break;
             }
             let room = records_max - records;
@@ -194,7 +160,7 @@ impl<F: Feed> Source for Slice<F> {
                 }
                 records += 1;
             });
-            bytes += outcome.map_err(|error| self.failed(error))?;
+            bytes += outcome.map_err(|error| self.failure(error))?;
         }
         let batch = self.batch(&mut bad, records)?;
         if let Some(kept) = &mut self.kept {
@@ -218,10 +184,10 @@ impl<F: Feed> Source for Slice<F> {
         let (offset, first) = (i64::try_from(to.0).unwrap_or(i64::MAX), self.feed.offset());
         if offset < first {
             let message = format!("it cannot go on at offset {offset}: it begins at {first}");
-            return Err(self.failed(message));
+            return Err(self.failure(SourceError::of_kind(ErrorKind::Invalid, message)));
         }
         let is_end = self.until.is_some_and(|until| offset >= until);
-        self.feed.seek(offset, is_end).map_err(|error| self.failed(error))?;
+        self.feed.seek(offset, is_end).map_err(|error| self.failure(error))?;
         self.watermark = watermark;
         Ok(())
     }
@@ -233,14 +199,6 @@ impl<F: Feed> Source for Slice<F> {
     fn watermark(&self) -> Micros {
         self.watermark
     }
-}
-
-/// Says that an offset from which reading is to go on is before the first that is stored.
-pub(crate) fn no_longer_stored(offset: i64, first: i64) -> String {
-    format!(
-        "it is to go on at offset {offset}, which is no longer stored: the first that is there is \
-         {first}; start the job anew"
-    )
 }
 
 /// In place of a timestamp, in Kafka's record format: there is none.
@@ -284,4 +242,29 @@ fn take(
     };
     decoder.record(framing.map_or(Ok(value), |it| it.only(value))?)?;
     Ok(Meta { key, timestamp_us, offset })
+}
+
+/// Copies of values, with their offsets.
+#[derive(Default)]
+struct RecordBuffer {
+    bytes: Vec<u8>,
+    records: Vec<(i64, usize)>,
+}
+
+impl RecordBuffer {
+    fn push(&mut self, offset: i64, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+        self.records.push((offset, self.bytes.len()));
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.records.clear();
+    }
+
+    fn get(&self, index: usize) -> (i64, &[u8]) {
+        let start = index.checked_sub(1).map_or(0, |before| self.records[before].1);
+        let (offset, end) = self.records[index];
+        (offset, &self.bytes[start..end])
+    }
 }
