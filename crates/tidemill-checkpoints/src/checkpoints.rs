@@ -57,7 +57,7 @@ use std::{
 };
 use tidemill_env::sync::Mutex;
 use tidemill_state::{HashOfEntry, ReadError, SavedError, delta::KeyOrder};
-use tidemill_types::{Cycle, SliceId, SliceKey, StageIx};
+use tidemill_types::{CheckpointNumber, Cycle, SliceId, SliceKey, StageIx};
 
 /// The longest name of a kept checkpoint, in bytes.
 const NAME_BYTES_MAX: usize = 256;
@@ -72,7 +72,7 @@ pub enum CheckpointError {
     #[error("checkpoint {number}: {error}")]
     Saved {
         /// The checkpoint.
-        number: u64,
+        number: CheckpointNumber,
         /// The damage.
         error: SavedError,
     },
@@ -81,13 +81,13 @@ pub enum CheckpointError {
     None,
     /// There is no such checkpoint.
     #[error("there is no checkpoint {0}")]
-    Unknown(u64),
+    Unknown(CheckpointNumber),
     /// The checkpoint is the newest, and is not kept.
     #[error("checkpoint {0} is the one that the job goes on from: the next one replaces it")]
-    Newest(u64),
+    Newest(CheckpointNumber),
     /// The checkpoint is the newest, and is kept already under a name.
     #[error("checkpoint {0} is the newest, and is kept already, as `{1}`")]
-    Kept(u64, String),
+    Kept(CheckpointNumber, String),
     /// A name is too long, or has characters that would do something where it is shown.
     #[error(
         "the name of a checkpoint has {NAME_BYTES_MAX} bytes at most, and no control characters"
@@ -121,7 +121,7 @@ impl From<CheckpointError> for ReadError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckpointInfo {
     /// Its number.
-    pub number: u64,
+    pub number: CheckpointNumber,
     /// Its name, maybe empty, if it is kept.
     pub kept: Option<String>,
     /// True if the job resumes from it.
@@ -138,28 +138,28 @@ pub struct CheckpointInfo {
 pub struct Checkpoints {
     backend: Arc<dyn Backend>,
     /// The complete checkpoints.
-    complete: BTreeMap<u64, Arc<Manifest>>,
+    complete: BTreeMap<CheckpointNumber, Arc<Manifest>>,
     /// The checkpoints with damaged manifests, and the damage.
-    damaged: BTreeMap<u64, CheckpointError>,
+    damaged: BTreeMap<CheckpointNumber, CheckpointError>,
     /// The names of the kept checkpoints.
-    kept: BTreeMap<u64, String>,
+    kept: BTreeMap<CheckpointNumber, String>,
     /// The runs of each slice, the oldest first.
     chains: BTreeMap<SliceKey, Vec<RunRef>>,
     /// The checkpoint that the job resumes from; durable after [`Self::confirm`].
-    chosen: Option<u64>,
+    chosen: Option<CheckpointNumber>,
     /// True if the job begins a new life there.
     anew: bool,
     /// The last number in use.
-    last: u64,
+    last: CheckpointNumber,
     /// The job began anew after this number, so it never resumes from checkpoints up to it.
-    over: u64,
+    over: CheckpointNumber,
     /// Older manifests, which are deleted after the runs that they alone name; none for one that
     /// cannot be read.
-    older: BTreeMap<u64, Option<Arc<Manifest>>>,
+    older: BTreeMap<CheckpointNumber, Option<Arc<Manifest>>>,
     /// The current checkpoint.
-    begun: Option<u64>,
+    begun: Option<CheckpointNumber>,
     /// An incomplete checkpoint of an earlier process.
-    left_behind: Option<u64>,
+    left_behind: Option<CheckpointNumber>,
     /// Runs that no later manifest names.
     unnamed: Vec<RunRef>,
     /// The stages whose rows are read back one by one.
@@ -190,19 +190,19 @@ impl Checkpoints {
         let (mut complete, mut older) = (BTreeMap::new(), BTreeMap::new());
         let mut damaged = BTreeMap::new();
         let keys = backend.keys(b"m")?;
-        let newest = keys.last().and_then(|key| number_of(key)).unwrap_or(0);
+        let newest = keys.last().and_then(|key| number_of(key)).unwrap_or(CheckpointNumber::NONE);
         let last = begun.max(newest).max(over);
         if last > NUMBER_MAX {
             let error = SavedError::new("no checkpoint has such a number");
             return Err(CheckpointError::Saved { number: last, error });
         }
         for key in keys {
-            let number = number_of(&key).unwrap_or(0);
+            let number = number_of(&key).unwrap_or(CheckpointNumber::NONE);
             let manifest = match read(&*backend, &key) {
                 Err(error) if !error.is_damage() => return Err(error),
                 manifest => manifest,
             };
-            if !(kept.contains_key(&number) || number == newest.max(over + 1)) {
+            if !(kept.contains_key(&number) || number == newest.max(over.next())) {
                 // Only to know what goes: runs that it alone named are left alone.
                 older.insert(number, manifest.unwrap_or(None));
                 continue;
@@ -212,8 +212,9 @@ impl Checkpoints {
                 Err(error) => drop(damaged.insert(number, error)),
             }
         }
-        let is_there = |it: &u64| complete.contains_key(it) || damaged.contains_key(it);
-        let left_behind = Some(begun).filter(|it| *it > 0 && !is_there(it));
+        let is_there =
+            |it: &CheckpointNumber| complete.contains_key(it) || damaged.contains_key(it);
+        let left_behind = Some(begun).filter(|it| *it > CheckpointNumber::NONE && !is_there(it));
         let opened = Self {
             backend,
             complete,
@@ -273,7 +274,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// There is none, or it is damaged.
-    pub fn get(&self, number: u64) -> Result<&Arc<Manifest>, CheckpointError> {
+    pub fn get(&self, number: CheckpointNumber) -> Result<&Arc<Manifest>, CheckpointError> {
         if let Some(error) = self.damaged.get(&number) {
             return Err(error.clone());
         }
@@ -281,14 +282,14 @@ impl Checkpoints {
     }
 
     /// The damaged checkpoints, each with its damage.
-    pub fn damaged(&self) -> impl Iterator<Item = (u64, &CheckpointError)> {
+    pub fn damaged(&self) -> impl Iterator<Item = (CheckpointNumber, &CheckpointError)> {
         self.damaged.iter().map(|(number, error)| (*number, error))
     }
 
     /// The earliest cycle that the job may resume from: that of the oldest checkpoint of its life.
     #[must_use]
     pub fn floor(&self) -> Cycle {
-        let of_this_life = self.complete.range(self.over + 1..);
+        let of_this_life = self.complete.range(self.over.next()..);
         of_this_life.map(|(_, manifest)| manifest.cycle).min().unwrap_or(Cycle::NONE)
     }
 
@@ -312,7 +313,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// An error of the backend. It may be tried again.
-    pub fn begin(&mut self) -> Result<u64, CheckpointError> {
+    pub fn begin(&mut self) -> Result<CheckpointNumber, CheckpointError> {
         if !self.older.is_empty() {
             self.delete_older()?;
         }
@@ -327,9 +328,9 @@ impl Checkpoints {
             // Before the note that explains them is written over.
             self.backend.commit(&mut deletes)?;
         }
-        let number = self.last + 1;
+        let number = self.last.next();
         let mut begun = WriteBatch::default();
-        begun.put(BEGUN_KEY, &number.to_be_bytes());
+        begun.put(BEGUN_KEY, &number.0.to_be_bytes());
         self.backend.commit(&mut begun)?;
         (self.last, self.begun, self.left_behind) = (number, Some(number), None);
         Ok(number)
@@ -387,8 +388,8 @@ impl Checkpoints {
     fn retire(&mut self, newest: Option<Manifest>) {
         // Nobody begins to read from one that goes, and nobody finds none.
         let mut shared = reader::lock(&self.shared);
-        let is_gone = |it: &u64| !self.kept.contains_key(it) && !shared.is_pinned(*it);
-        let gone: Vec<u64> = self.complete.keys().copied().filter(is_gone).collect();
+        let is_gone = |it: &CheckpointNumber| !self.kept.contains_key(it) && !shared.is_pinned(*it);
+        let gone: Vec<CheckpointNumber> = self.complete.keys().copied().filter(is_gone).collect();
         for number in gone {
             let manifest = self.complete.remove(&number);
             self.older.insert(number, manifest);
@@ -404,7 +405,8 @@ impl Checkpoints {
     /// Deletes the runs that only older manifests name, then those manifests. Runs that a damaged
     /// manifest may name are left alone.
     fn delete_older(&mut self) -> Result<(), CheckpointError> {
-        let unknown = self.damaged.last_key_value().map_or(0, |(number, _)| *number);
+        let unknown =
+            self.damaged.last_key_value().map_or(CheckpointNumber::NONE, |(number, _)| *number);
         let named: BTreeSet<RunRef> =
             self.complete.values().flat_map(|it| it.runs()).copied().collect();
         let older = self.older.values().flatten().flat_map(|it| it.runs());
@@ -439,12 +441,13 @@ impl Checkpoints {
     }
 }
 
-/// Reads a number under a key; 0 if there is none.
-fn note(backend: &dyn Backend, key: &[u8]) -> Result<u64, CheckpointError> {
-    let Some(note) = backend.get(key)? else { return Ok(0) };
-    <[u8; 8]>::try_from(&note[..]).map(u64::from_be_bytes).map_err(|_| {
+/// Reads the number of a checkpoint under a key; [`CheckpointNumber::NONE`] if there is none.
+fn note(backend: &dyn Backend, key: &[u8]) -> Result<CheckpointNumber, CheckpointError> {
+    let Some(note) = backend.get(key)? else { return Ok(CheckpointNumber::NONE) };
+    let number = <[u8; 8]>::try_from(&note[..]).map(u64::from_be_bytes);
+    number.map(CheckpointNumber).map_err(|_| {
         let error = SavedError::new("the note of a number is not one");
-        CheckpointError::Saved { number: 0, error }
+        CheckpointError::Saved { number: CheckpointNumber::NONE, error }
     })
 }
 

@@ -29,7 +29,7 @@ use tidemill_env::sync::{
 };
 use tidemill_env::{Connection, DiskLock, Thread, World};
 use tidemill_types::{
-    Cycle, LayoutVersion, LinkIx, ProcessIx,
+    CheckpointNumber, Cycle, LayoutVersion, LinkIx, ProcessIx,
     job::{CompressionSpec, Every, Recovery},
     limits::WORKERS_MAX,
 };
@@ -65,7 +65,7 @@ pub struct CheckpointTo {
     /// Holds the checkpoints of this job and nothing else.
     pub backend: Arc<dyn Backend>,
     /// A job that resumes goes on from the checkpoint of this number. Default: from the newest.
-    pub from: Option<u64>,
+    pub from: Option<CheckpointNumber>,
     /// When a job that resumes reads its state back.
     pub recovery: Recovery,
 }
@@ -263,7 +263,7 @@ impl JobHandle {
     ///
     /// # Errors
     /// There is none of this number, or it is the newest and is not kept; or the backend's.
-    pub fn delete_checkpoint(&self, number: u64) -> Result<(), AskError> {
+    pub fn delete_checkpoint(&self, number: CheckpointNumber) -> Result<(), AskError> {
         self.job.checkpointer.delete(number)
     }
 
@@ -276,7 +276,7 @@ impl JobHandle {
 
     /// The damaged checkpoints of the job: the number and the fault of each.
     #[must_use]
-    pub fn damaged_checkpoints(&self) -> Vec<(u64, String)> {
+    pub fn damaged_checkpoints(&self) -> Vec<(CheckpointNumber, String)> {
         let damaged = &self.job.checkpointer.damaged;
         damaged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

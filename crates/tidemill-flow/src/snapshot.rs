@@ -21,7 +21,7 @@ use std::{
 };
 use tidemill_checkpoints::{CheckpointError, PinnedCheckpoint, SliceRuns};
 use tidemill_state::{State, structure};
-use tidemill_types::{Cycle, Micros, SliceId};
+use tidemill_types::{CheckpointNumber, Cycle, Micros, SliceId};
 
 /// The column of every table with the slice of a row.
 pub const SLICE_COLUMN: &str = "__slice";
@@ -82,7 +82,7 @@ pub enum SnapshotError {
     },
     /// The checkpoint holds a state of another operator.
     #[error("the stage `{0}` does something else now than when checkpoint {1} was made")]
-    Changed(String, u64),
+    Changed(String, CheckpointNumber),
     /// The checkpoint cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -230,7 +230,7 @@ pub struct StageSnapshot {
     /// The recorded time of that cycle, where it is known.
     pub time: Option<Micros>,
     /// The checkpoint that it is read from; none if the job runs.
-    pub checkpoint: Option<u64>,
+    pub checkpoint: Option<CheckpointNumber>,
     of: QueryableStage,
     /// By slice.
     slices: Vec<SliceSnapshot>,

@@ -10,6 +10,7 @@ use tidemill_checkpoints::{
 };
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, StartError};
+use tidemill_types::CheckpointNumber;
 use tidemill_types::job::{BackendSpec, JobSpec};
 
 /// Opens the backend of a job's checkpoints; none if the job has none, or no folder. A job
@@ -21,7 +22,7 @@ use tidemill_types::job::{BackendSpec, JobSpec};
 pub fn open_checkpoints(
     spec: &JobSpec,
     data: Option<&Path>,
-    from: Option<u64>,
+    from: Option<CheckpointNumber>,
     world: &World,
 ) -> Result<Option<CheckpointTo>, StartError> {
     let refused = |message: String| StartError::Checkpoint { message };

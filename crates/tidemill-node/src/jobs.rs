@@ -47,7 +47,7 @@ use std::{
 };
 use tidemill_env::{Thread, World};
 use tidemill_flow::{JobHandle, Progress, RunOptions, StartError, engine};
-use tidemill_types::job::Delivery;
+use tidemill_types::{CheckpointNumber, job::Delivery};
 
 #[cfg(test)]
 mod tests;
@@ -70,7 +70,7 @@ pub struct Submission {
     pub resume: bool,
     /// It goes on from the checkpoint of this number: with `resume` in place of the newest, and so
     /// that sinks leave out the rows they hold; else it begins anew there.
-    pub from: Option<u64>,
+    pub from: Option<CheckpointNumber>,
 }
 
 struct JobEntry {

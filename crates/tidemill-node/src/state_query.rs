@@ -29,7 +29,7 @@ use tidemill_flow::{
     snapshot::find,
 };
 use tidemill_sql::query::{Query, QueryError};
-use tidemill_types::signs;
+use tidemill_types::{CheckpointNumber, signs};
 
 /// Most rows of an answer.
 pub const ANSWER_ROWS_MAX: usize = 1_000_000;
@@ -190,7 +190,7 @@ pub fn in_checkpoint(
     stages: &QueryableStages,
     stage: &str,
     checkpoints: &Checkpoints,
-    number: Option<u64>,
+    number: Option<CheckpointNumber>,
 ) -> Result<StageSnapshot, StateError> {
     find(stages, stage)?;
     Ok(StageSnapshot::of_checkpoint(stages, stage, checkpoints.looker().pin(number)?)?)

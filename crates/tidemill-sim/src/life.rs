@@ -31,7 +31,7 @@ use tidemill_env::{
     },
 };
 use tidemill_flow::{JobHandle, StartError, engine::start};
-use tidemill_types::Cycle;
+use tidemill_types::{CheckpointNumber, Cycle};
 
 mod origin;
 
@@ -78,13 +78,13 @@ struct KnownState {
     /// A checkpoint of this cycle was complete.
     cycle: Cycle,
     /// Those that were kept, by their number.
-    kept: BTreeMap<u64, Cycle>,
+    kept: BTreeMap<CheckpointNumber, Cycle>,
     /// The one of them with which this life of the job began anew: it is of the life before, and can be
     /// begun with once more, but may not be gone on from once the ledger is cut behind it.
-    earlier: Option<u64>,
+    earlier: Option<CheckpointNumber>,
     rescaled: u64,
     /// A new life was to begin from this checkpoint, and perhaps has not.
-    begins: Option<(u64, Cycle)>,
+    begins: Option<(CheckpointNumber, Cycle)>,
     /// A bit has turned: the job may say that it cannot go on, and must not go on wrongly.
     damaged: bool,
     /// Something that must not be.

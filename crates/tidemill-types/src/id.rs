@@ -170,6 +170,17 @@ id!(
     Offset(i64)
 );
 
+impl CheckpointNumber {
+    /// The number before the first: there is no checkpoint.
+    pub const NONE: Self = Self(0);
+
+    /// The number after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 /// A slice within its job.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

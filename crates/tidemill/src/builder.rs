@@ -38,6 +38,7 @@ use tidemill_flow::{
 };
 use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{Descriptor, Problem, Refused, Registry, check_resume, open_checkpoints};
+use tidemill_types::CheckpointNumber;
 use tidemill_types::job::{
     BufferSpec, CheckpointSpec, CycleSpec, Delivery, JobSpec, Named, StateSpec,
 };
@@ -81,7 +82,7 @@ pub struct Job {
     plan_options: PlanOptions,
     run_options: RunOptions,
     /// The checkpoint that it goes on from, if not the newest.
-    from: Option<u64>,
+    from: Option<CheckpointNumber>,
     problems: Vec<Problem>,
 }
 
@@ -269,14 +270,14 @@ impl Job {
     }
 
     /// As [`Self::resume`], from the checkpoint of this number in place of the newest.
-    pub fn resume_from(mut self, checkpoint: u64) -> Self {
+    pub fn resume_from(mut self, checkpoint: CheckpointNumber) -> Self {
         self.from = Some(checkpoint);
         self.resume()
     }
 
     /// Begins anew, at the checkpoint of this number in the folder of [`Self::data`], with the state
     /// that it has: sinks get the rows after it.
-    pub fn begin_from(mut self, checkpoint: u64) -> Self {
+    pub fn begin_from(mut self, checkpoint: CheckpointNumber) -> Self {
         self.from = Some(checkpoint);
         self
     }

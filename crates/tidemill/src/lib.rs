@@ -19,7 +19,7 @@ pub use tidemill_types::job::{
     BackendSpec, BufferSpec, CheckpointSpec, CycleSpec, Delivery, EmptySpec, Every, Format,
     HbaseSpec, JoinKind, MetaSpec, ObjectStoreSpec, PartitionSpec, Recovery, RedisSpec, StartSpec,
 };
-pub use tidemill_types::{ByteSize, Cycle, Micros, SliceId, Span};
+pub use tidemill_types::{ByteSize, CheckpointNumber, Cycle, Micros, SliceId, Span};
 
 /// Streams on disk, in a folder of the program's own: appended to in chunks, read by offset or, by
 /// several consumers that share a streamlet, by whole groups ([`next_groups`](log::Streamlet::next_groups)).

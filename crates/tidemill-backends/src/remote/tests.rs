@@ -9,7 +9,7 @@ use std::{
 use tidemill_checkpoints::{CheckpointError, Checkpoints, Manifest, RunRef, SavedStage};
 use tidemill_env::Random;
 use tidemill_state::Delta;
-use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
+use tidemill_types::{CheckpointNumber, Cycle, Micros, SliceId, SliceKey, StageIx};
 
 type Values = BTreeMap<Vec<u8>, Bytes>;
 
@@ -119,7 +119,7 @@ fn changes_of(slice: u32, number: u64) -> Delta {
     delta
 }
 
-fn manifest((number, cycle): (u64, Cycle), slices: Vec<Vec<RunRef>>) -> Manifest {
+fn manifest((number, cycle): (CheckpointNumber, Cycle), slices: Vec<Vec<RunRef>>) -> Manifest {
     let (name, does) = ("stage".to_owned(), "work".to_owned());
     let stages = vec![SavedStage { name, does, watermark: Micros(0), slices }];
     let (sources, sinks, letters) = (Vec::new(), Vec::new(), Cycle::NONE);

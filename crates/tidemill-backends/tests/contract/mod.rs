@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tidemill_checkpoints::{Backend, BackendError, Checkpoints, Manifest, SavedStage, WriteBatch};
 use tidemill_env::Random;
 use tidemill_state::Delta;
-use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
+use tidemill_types::{CheckpointNumber, Cycle, Micros, SliceId, SliceKey, StageIx};
 
 pub(crate) type Opened = Result<Arc<dyn Backend>, BackendError>;
 /// Opens the place of a job, by its name, with this folder.
@@ -312,7 +312,7 @@ pub(crate) fn the_newest_complete_checkpoint_is_what_was_there(open: Open<'_>) {
 }
 
 fn manifest(
-    (number, cycle): (u64, Cycle),
+    (number, cycle): (CheckpointNumber, Cycle),
     slices: Vec<Vec<tidemill_checkpoints::RunRef>>,
 ) -> Manifest {
     let (name, does) = ("stage".to_owned(), "work".to_owned());

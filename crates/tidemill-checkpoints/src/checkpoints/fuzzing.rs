@@ -7,7 +7,7 @@ use crate::{Backend, FileBackend, WriteBatch};
 use std::{path::Path, sync::Arc};
 use tidemill_env::World;
 use tidemill_state::visit_entries;
-use tidemill_types::{Cycle, Micros, SliceId, StageIx};
+use tidemill_types::{CheckpointNumber, Cycle, Micros, SliceId, StageIx};
 
 /// Looks every row of a run up by its index.
 ///
@@ -32,7 +32,7 @@ pub fn read_rows(run: &[u8]) {
 #[cfg(test)]
 pub(crate) fn read_manifest(bytes: &[u8]) -> Result<Manifest, super::CheckpointError> {
     let (number, value) = bytes.split_first_chunk().expect("a number");
-    Manifest::decode(&manifest_key(u64::from_be_bytes(*number)), value)
+    Manifest::decode(&manifest_key(CheckpointNumber(u64::from_be_bytes(*number))), value)
 }
 
 /// Takes the bytes as a manifest behind its number (8 bytes, big endian). A manifest that is
@@ -43,7 +43,7 @@ pub(crate) fn read_manifest(bytes: &[u8]) -> Result<Manifest, super::CheckpointE
 /// Panics if one of these does not hold.
 pub fn manifest(bytes: &[u8]) {
     let Some((number, value)) = bytes.split_first_chunk() else { return };
-    let number = u64::from_be_bytes(*number);
+    let number = CheckpointNumber(u64::from_be_bytes(*number));
     let key = manifest_key(number);
     let Ok(manifest) = Manifest::decode(&key, value) else { return };
     assert_eq!(manifest.number, number);
@@ -53,7 +53,7 @@ pub fn manifest(bytes: &[u8]) {
     let mut batch = WriteBatch::default();
     batch.put(&key, value);
     batch.put(OVER_KEY, &0_u64.to_be_bytes());
-    batch.put(BEGUN_KEY, &number.to_be_bytes());
+    batch.put(BEGUN_KEY, &number.0.to_be_bytes());
     let backend: Arc<dyn Backend> = Arc::new(backend);
     backend.commit(&mut batch).expect("there is room");
     let Ok(mut checkpoints) = Checkpoints::open(backend) else { return };
@@ -77,7 +77,7 @@ pub fn manifest(bytes: &[u8]) {
 #[must_use]
 pub fn manifest_seeds() -> Vec<Vec<u8>> {
     let run = |nth| RunRef {
-        checkpoint: 3,
+        checkpoint: CheckpointNumber(3),
         stage: StageIx(1),
         slice: SliceId(0),
         nth,
@@ -100,7 +100,7 @@ pub fn manifest_seeds() -> Vec<Vec<u8>> {
         idle: true,
     };
     let manifest = Manifest {
-        number: 5,
+        number: CheckpointNumber(5),
         made: Micros(1_700_000_000_000_000),
         cycle: Cycle(77),
         time: Micros(7),

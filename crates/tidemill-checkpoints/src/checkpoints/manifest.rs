@@ -4,7 +4,7 @@ use super::CheckpointError;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use tidemill_state::SavedError;
-use tidemill_types::{Cycle, Micros, SliceId, StageIx};
+use tidemill_types::{CheckpointNumber, Cycle, Micros, SliceId, StageIx};
 
 /// The most bytes of a run under one key, which are committed at once. Other syncs on that disk,
 /// such as the ledger's, wait for no more than that.
@@ -23,7 +23,7 @@ const VERSION_OF_ONE_SIZE: u8 = 2;
 const VERSION_COORDINATED: u8 = 1;
 
 /// The largest number of a checkpoint. Others must be able to follow it.
-pub(super) const NUMBER_MAX: u64 = u64::MAX >> 1;
+pub(super) const NUMBER_MAX: CheckpointNumber = CheckpointNumber(u64::MAX >> 1);
 
 /// The key of the number of the checkpoint that was begun last.
 pub(super) const BEGUN_KEY: &[u8] = b"b";
@@ -74,7 +74,7 @@ pub struct SavedSink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RunRef {
     /// The checkpoint that wrote it.
-    pub(super) checkpoint: u64,
+    pub(super) checkpoint: CheckpointNumber,
     pub(super) stage: StageIx,
     pub(super) slice: SliceId,
     /// Its number among the runs that the checkpoint wrote of the slice, from 0.
@@ -92,7 +92,7 @@ pub struct RunRef {
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(Serialize))]
 struct RunWithoutIndex {
-    checkpoint: u64,
+    checkpoint: CheckpointNumber,
     stage: StageIx,
     slice: SliceId,
     nth: u32,
@@ -104,7 +104,7 @@ struct RunWithoutIndex {
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(Serialize))]
 struct RunOfOneSize {
-    checkpoint: u64,
+    checkpoint: CheckpointNumber,
     stage: StageIx,
     slice: SliceId,
     nth: u32,
@@ -115,7 +115,7 @@ struct RunOfOneSize {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest<R = RunRef> {
     /// Its number. Numbers of a job's checkpoints ascend from 1, with gaps.
-    pub number: u64,
+    pub number: CheckpointNumber,
     /// The time of its completion, since 1970.
     pub made: Micros,
     /// The last cycle that it covers, if it is coordinated.
@@ -136,29 +136,29 @@ pub struct Manifest<R = RunRef> {
 }
 
 /// The key of a manifest.
-pub(super) fn manifest_key(number: u64) -> [u8; 9] {
+pub(super) fn manifest_key(number: CheckpointNumber) -> [u8; 9] {
     key(b'm', number)
 }
 
 /// The key that marks a checkpoint as kept; its value is the name.
-pub(super) fn kept_key(number: u64) -> [u8; 9] {
+pub(super) fn kept_key(number: CheckpointNumber) -> [u8; 9] {
     key(b'k', number)
 }
 
 /// The prefix of the keys of all runs that a checkpoint wrote.
-pub(super) fn runs_prefix(number: u64) -> [u8; 9] {
+pub(super) fn runs_prefix(number: CheckpointNumber) -> [u8; 9] {
     key(b'r', number)
 }
 
-fn key(kind: u8, number: u64) -> [u8; 9] {
+fn key(kind: u8, number: CheckpointNumber) -> [u8; 9] {
     let mut key = [kind; 9];
-    key[1..].copy_from_slice(&number.to_be_bytes());
+    key[1..].copy_from_slice(&number.0.to_be_bytes());
     key
 }
 
 /// The checkpoint number in a key.
-pub(super) fn number_of(key: &[u8]) -> Option<u64> {
-    key.get(1..)?.try_into().ok().map(u64::from_be_bytes)
+pub(super) fn number_of(key: &[u8]) -> Option<CheckpointNumber> {
+    key.get(1..)?.try_into().ok().map(u64::from_be_bytes).map(CheckpointNumber)
 }
 
 impl RunRef {
@@ -221,7 +221,7 @@ impl Manifest {
     }
 
     pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<Self, CheckpointError> {
-        let number = number_of(key).unwrap_or(0);
+        let number = number_of(key).unwrap_or(CheckpointNumber::NONE);
         let failed =
             |message: String| CheckpointError::Saved { number, error: SavedError::new(message) };
         let unreadable = |error: String| failed(format!("its manifest cannot be read: {error}"));

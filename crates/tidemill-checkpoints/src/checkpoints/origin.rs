@@ -2,7 +2,7 @@
 
 use super::{CheckpointError, Checkpoints, Manifest, manifest::OVER_KEY};
 use crate::WriteBatch;
-use tidemill_types::{SliceId, SliceKey, StageIx};
+use tidemill_types::{CheckpointNumber, SliceId, SliceKey, StageIx};
 
 impl Checkpoints {
     /// Resumes the job from a checkpoint. `stage_of` maps the names of stages to stages of the job's
@@ -12,7 +12,7 @@ impl Checkpoints {
     /// There is no checkpoint of this number.
     pub fn go_on(
         &mut self,
-        number: u64,
+        number: CheckpointNumber,
         stage_of: impl Fn(&str) -> Option<StageIx>,
     ) -> Result<(), CheckpointError> {
         let manifest = self.complete.get(&number).ok_or(CheckpointError::Unknown(number))?;
@@ -33,7 +33,7 @@ impl Checkpoints {
     /// There is no checkpoint of this number.
     pub fn begin_from(
         &mut self,
-        number: u64,
+        number: CheckpointNumber,
         stage_of: impl Fn(&str) -> Option<StageIx>,
     ) -> Result<(), CheckpointError> {
         self.anew = true;
@@ -54,7 +54,7 @@ impl Checkpoints {
         match again.map(|manifest| Manifest::clone(manifest)) {
             Some(manifest) => {
                 let of_earlier_lives = self.last;
-                self.last += 1;
+                self.last = self.last.next();
                 self.settle(Manifest { number: self.last, ..manifest })?;
                 if self.anew {
                     // Without the note those that are kept are taken for some of this life, and the
@@ -74,9 +74,9 @@ impl Checkpoints {
     }
 
     /// Ends the life of all checkpoints up to this number.
-    fn end_life(&mut self, last: u64) -> Result<(), CheckpointError> {
+    fn end_life(&mut self, last: CheckpointNumber) -> Result<(), CheckpointError> {
         let mut over = WriteBatch::default();
-        over.put(OVER_KEY, &last.to_be_bytes());
+        over.put(OVER_KEY, &last.0.to_be_bytes());
         self.backend.commit(&mut over)?;
         self.over = last;
         self.share();

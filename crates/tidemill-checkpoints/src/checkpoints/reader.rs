@@ -15,22 +15,26 @@ use super::{CheckpointError, Manifest, RunRef};
 use crate::Backend;
 use std::{collections::BTreeMap, sync::Arc};
 use tidemill_env::sync::{Mutex, MutexGuard, PoisonError};
-use tidemill_types::SliceId;
+use tidemill_types::{CheckpointNumber, SliceId};
 
 /// The state that readers and the deletion of old checkpoints share.
 #[derive(Default)]
 pub(super) struct PinTable {
-    complete: BTreeMap<u64, Arc<Manifest>>,
-    over: u64,
+    complete: BTreeMap<CheckpointNumber, Arc<Manifest>>,
+    over: CheckpointNumber,
     /// The number of readers of each pinned checkpoint.
-    pinned: BTreeMap<u64, usize>,
+    pinned: BTreeMap<CheckpointNumber, usize>,
     /// The indexes of runs that are read row by row.
     indexes: BTreeMap<RunRef, Arc<RowIndex>>,
 }
 
 impl PinTable {
     /// Replaces the set of complete checkpoints.
-    pub(super) fn set(&mut self, complete: &BTreeMap<u64, Arc<Manifest>>, over: u64) {
+    pub(super) fn set(
+        &mut self,
+        complete: &BTreeMap<CheckpointNumber, Arc<Manifest>>,
+        over: CheckpointNumber,
+    ) {
         self.complete.clone_from(complete);
         self.over = over;
     }
@@ -45,7 +49,7 @@ impl PinTable {
         self.indexes.remove(run);
     }
 
-    pub(super) fn is_pinned(&self, number: u64) -> bool {
+    pub(super) fn is_pinned(&self, number: CheckpointNumber) -> bool {
         self.pinned.contains_key(&number)
     }
 }
@@ -66,7 +70,10 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// There is none.
-    pub fn pin(&self, number: Option<u64>) -> Result<PinnedCheckpoint, CheckpointError> {
+    pub fn pin(
+        &self,
+        number: Option<CheckpointNumber>,
+    ) -> Result<PinnedCheckpoint, CheckpointError> {
         let mut shared = lock(&self.shared);
         let found = match number {
             Some(number) => shared.complete.get(&number).ok_or(CheckpointError::Unknown(number))?,

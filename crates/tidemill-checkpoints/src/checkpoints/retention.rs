@@ -3,6 +3,7 @@
 use super::manifest::{kept_key, manifest_key};
 use super::{CheckpointError, CheckpointInfo, Checkpoints, NAME_BYTES_MAX, reader};
 use crate::WriteBatch;
+use tidemill_types::CheckpointNumber;
 
 impl Checkpoints {
     /// Keeps the newest checkpoint until it is deleted.
@@ -23,7 +24,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// There is no such checkpoint, the name is not allowed, or an error of the backend.
-    pub fn keep(&mut self, number: u64, name: &str) -> Result<(), CheckpointError> {
+    pub fn keep(&mut self, number: CheckpointNumber, name: &str) -> Result<(), CheckpointError> {
         self.get(number)?;
         if name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
             return Err(CheckpointError::Name);
@@ -40,7 +41,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// There is no such checkpoint, it is the newest and not kept, or an error of the backend.
-    pub fn delete(&mut self, number: u64) -> Result<(), CheckpointError> {
+    pub fn delete(&mut self, number: CheckpointNumber) -> Result<(), CheckpointError> {
         if self.damaged.contains_key(&number) {
             // What it alone named is left alone: nobody knows it.
             let mut batch = WriteBatch::default();

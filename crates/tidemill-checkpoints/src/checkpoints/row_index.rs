@@ -14,7 +14,7 @@ use crate::Backend;
 use tidemill_state::SavedError;
 use tidemill_state::delta::{ByteReader, RowForm, RunEntries};
 use tidemill_state::structure::{ReadError, ReadRows};
-use tidemill_types::{SliceId, StageIx};
+use tidemill_types::{CheckpointNumber, SliceId, StageIx};
 
 /// The least bytes between two indexed entries.
 const SPACING: usize = 8 << 10;
@@ -179,7 +179,7 @@ impl RowReader {
         Err(self.missing(manifest.number))
     }
 
-    fn missing(&self, number: u64) -> CheckpointError {
+    fn missing(&self, number: CheckpointNumber) -> CheckpointError {
         let Self { stage, slice, .. } = self;
         let error = SavedError::new(format!("a row of slice {slice} of `{stage}` is not there"));
         CheckpointError::Saved { number, error }

@@ -22,7 +22,7 @@ use crate::WriteBatch;
 use std::{collections::BTreeSet, ops::Range};
 use tidemill_state::delta::{self, Prefix, RunSink};
 use tidemill_state::{Delta, SavedError};
-use tidemill_types::{SliceKey, StageIx};
+use tidemill_types::{CheckpointNumber, SliceKey, StageIx};
 
 /// The bytes of changes per byte of the first run, at which runs are merged.
 const CHANGES_PER_STATE: u64 = 2;
@@ -104,14 +104,14 @@ impl Checkpoints {
     }
 
     /// Drops the runs of a slice that earlier checkpoints wrote.
-    fn supersede(&mut self, of: SliceKey, number: u64) {
+    fn supersede(&mut self, of: SliceKey, number: CheckpointNumber) {
         if let Some(chain) = self.chains.get_mut(&of) {
             self.unnamed.extend(chain.extract_if(.., |run| run.checkpoint != number));
         }
     }
 
     /// Merges the runs of a slice, before the first run of a checkpoint, if they are many.
-    fn merge_if_long(&mut self, slice: SliceKey, number: u64) {
+    fn merge_if_long(&mut self, slice: SliceKey, number: CheckpointNumber) {
         let chain = self.chains.get(&slice).map_or(&[][..], Vec::as_slice);
         if !is_long(chain, number) {
             return;
@@ -130,7 +130,7 @@ impl Checkpoints {
     }
 
     /// Adds a whole run to the batch.
-    fn add(&mut self, slice: SliceKey, checkpoint: u64, run: &[u8]) {
+    fn add(&mut self, slice: SliceKey, checkpoint: CheckpointNumber, run: &[u8]) {
         let is_by_row = self.by_row.contains(&slice.stage);
         let hash_of = self.by_key.get(&slice.stage);
         let part = if is_by_row || hash_of.is_some() { FINE_PART_BYTES } else { PART_BYTES };
@@ -152,7 +152,7 @@ impl Checkpoints {
     fn named_next(
         &mut self,
         slice: SliceKey,
-        checkpoint: u64,
+        checkpoint: CheckpointNumber,
         (bytes, part_bytes, index_bytes): (usize, usize, usize),
     ) -> RunRef {
         let chain = self.chains.entry(slice).or_default();
@@ -266,12 +266,12 @@ impl RunSink for RunParts<'_> {
 
 /// Returns true if the runs of a slice are merged before the next one is added: at most once in a
 /// checkpoint.
-fn is_long(chain: &[RunRef], checkpoint: u64) -> bool {
+fn is_long(chain: &[RunRef], checkpoint: CheckpointNumber) -> bool {
     let Some(first) = chain.first() else { return false };
     if chain.iter().any(|run| run.checkpoint == checkpoint) {
         return false;
     }
-    let generations: BTreeSet<u64> = chain.iter().map(|run| run.checkpoint).collect();
+    let generations: BTreeSet<CheckpointNumber> = chain.iter().map(|run| run.checkpoint).collect();
     let of_first = |run: &&RunRef| run.checkpoint == first.checkpoint;
     let state: u64 = chain.iter().filter(of_first).map(|run| run.bytes).sum();
     let changes = chain.iter().map(|run| run.bytes).sum::<u64>() - state;

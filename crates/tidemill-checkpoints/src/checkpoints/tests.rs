@@ -61,7 +61,7 @@ impl Work {
     }
 }
 
-fn manifest(checkpoints: &Checkpoints, (number, cycle): (u64, Cycle)) -> Manifest {
+fn manifest(checkpoints: &Checkpoints, (number, cycle): (CheckpointNumber, Cycle)) -> Manifest {
     let stage = SavedStage {
         name: "stage".to_owned(),
         does: "work".to_owned(),
@@ -104,7 +104,7 @@ fn five(backend: &Arc<dyn Backend>, kept: &[u64]) -> (Checkpoints, Work) {
         work.change(number);
         checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
         if kept.contains(&number) {
-            checkpoints.keep(number, "").unwrap();
+            checkpoints.keep(CheckpointNumber(number), "").unwrap();
         }
     }
     (checkpoints, work)
@@ -162,7 +162,7 @@ fn the_newest_complete_checkpoint_is_what_was_there() {
             assert_eq!(restored(&again, &newest), work.models);
             assert_eq!(keys(&*backend).len(), named(&[&newest]), "nothing is left behind");
             for chain in &newest.stages[0].slices {
-                let generations: BTreeSet<u64> = chain.iter().map(|run| run.checkpoint).collect();
+                let generations: BTreeSet<_> = chain.iter().map(|run| run.checkpoint).collect();
                 assert!(generations.len() <= GENERATIONS_MAX);
             }
         }
@@ -238,7 +238,7 @@ fn row_15_a_checkpoint_that_could_not_be_written_is_written_later() {
             let runs: Vec<_> = work.slices.iter_mut().map(Work::runs).collect();
             let begun = checkpoints.begin();
             let again_begun = if begun.is_err() { checkpoints.begin() } else { begun.clone() };
-            let given = again_begun.clone().unwrap_or(0);
+            let given = again_begun.clone().unwrap_or(CheckpointNumber::NONE);
             let mut outcomes = vec![begun.map(drop), again_begun.map(drop)];
             let is_failed = |it: &Result<(), CheckpointError>| {
                 matches!(it, Err(CheckpointError::Backend(BackendError::Failed { .. })))
@@ -319,7 +319,7 @@ fn what_cannot_be_deleted_is_asked_for_once_in_each_try() {
     }
     checkpoints.flush().unwrap();
     drop(checkpoints);
-    let left = backend.keys(&runs_prefix(6)).unwrap().len();
+    let left = backend.keys(&runs_prefix(CheckpointNumber(6))).unwrap().len();
     assert!(left > 0);
     let refuses = Arc::new(Refuses { inner: backend, deletes_most: Mutex::new(0) });
     let most = || std::mem::take(&mut *refuses.deletes_most.lock().unwrap());
@@ -350,7 +350,7 @@ fn what_is_kept_stays_until_it_is_deleted() {
     let backend = indexed(&sim.world).unwrap();
     let (mut checkpoints, _) = gone_on(&backend);
     let mut work = Work::new();
-    let mut kept: BTreeMap<u64, Vec<Model>> = BTreeMap::new();
+    let mut kept: BTreeMap<CheckpointNumber, Vec<Model>> = BTreeMap::new();
     let mut random = Random::new(3);
     for number in 1..80 {
         work.change(number);
@@ -369,7 +369,7 @@ fn what_is_kept_stays_until_it_is_deleted() {
             checkpoints = gone_on(&backend).0;
         }
         let all = checkpoints.list();
-        let is_there = |number: &u64| all.iter().any(|(it, _)| it.number == *number);
+        let is_there = |number: &CheckpointNumber| all.iter().any(|(it, _)| it.number == *number);
         assert!(kept.keys().all(is_there) && is_there(&newest));
         assert!(all.len() <= kept.len() + 1, "{all:?}");
         for (info, manifest) in &all {
@@ -383,7 +383,10 @@ fn what_is_kept_stays_until_it_is_deleted() {
         assert_eq!(keys(&*backend).len(), named(&manifests) + notes, "nothing is left behind");
     }
     assert!(kept.len() > 3);
-    assert!(matches!(checkpoints.delete(7_000), Err(CheckpointError::Unknown(7_000))));
+    assert!(matches!(
+        checkpoints.delete(CheckpointNumber(7_000)),
+        Err(CheckpointError::Unknown(_))
+    ));
     let long = "x".repeat(NAME_BYTES_MAX + 1);
     let newest = checkpoints.newest().unwrap().number;
     for name in [&long, "\u{1b}[31mred", "two\nlines", "\u{7f}", "\u{9b}1m"] {
@@ -404,16 +407,16 @@ fn what_is_restored_is_the_newest_then() {
         sim.disk.fail_after(operations);
         let outcome = (|| -> Result<(), CheckpointError> {
             let mut checkpoints = Checkpoints::open(indexed(&process)?)?;
-            checkpoints.go_on(2, |_| Some(STAGE))?;
+            checkpoints.go_on(CheckpointNumber(2), |_| Some(STAGE))?;
             checkpoints.confirm()
         })();
         sim.disk.power_cut();
         let backend = indexed(&sim.world).unwrap();
         let (mut checkpoints, newest) = gone_on(&backend);
         let newest = newest.unwrap();
-        let expected = if newest.number > 5 { Cycle(2) } else { Cycle(5) };
+        let expected = if newest.number > CheckpointNumber(5) { Cycle(2) } else { Cycle(5) };
         assert_eq!(newest.cycle, expected);
-        assert!(outcome.is_err() || newest.number > 5, "it is durable");
+        assert!(outcome.is_err() || newest.number > CheckpointNumber(5), "it is durable");
         assert_eq!(restored(&checkpoints, &newest), work.history[&expected]);
         // It goes on from there, beside the one that is kept.
         let mut again = Work::new();
@@ -425,7 +428,7 @@ fn what_is_restored_is_the_newest_then() {
         checkpoint(&mut checkpoints, &mut again, Cycle(20)).unwrap();
         let (checkpoints, newest) = gone_on(&backend);
         assert_eq!(restored(&checkpoints, &newest.unwrap()), again.models);
-        let before = checkpoints.get(2).unwrap();
+        let before = checkpoints.get(CheckpointNumber(2)).unwrap();
         assert_eq!(restored(&checkpoints, before), work.history[&Cycle(2)]);
         assert_eq!(checkpoints.list().len(), 2);
         if outcome.is_ok() {
@@ -450,7 +453,7 @@ fn a_life_that_begins_with_a_checkpoint_knows_those_of_the_life_before() {
         let from = if operations % 2 == 0 { 4 } else { 5 };
         let outcome = (|| -> Result<(), CheckpointError> {
             let mut checkpoints = Checkpoints::open(indexed(&process)?)?;
-            checkpoints.begin_from(from, |_| Some(STAGE))?;
+            checkpoints.begin_from(CheckpointNumber(from), |_| Some(STAGE))?;
             checkpoints.confirm()?;
             assert_eq!(checkpoints.floor(), Cycle(from), "others are of the life before");
             Ok(())
@@ -458,13 +461,13 @@ fn a_life_that_begins_with_a_checkpoint_knows_those_of_the_life_before() {
         sim.disk.power_cut();
         let (checkpoints, newest) = gone_on(&indexed(&sim.world).unwrap());
         let newest = newest.expect("one of the two lives");
-        let begun = newest.number > 5;
+        let begun = newest.number > CheckpointNumber(5);
         assert!(begun || outcome.is_err(), "it is durable");
         let cycle = Cycle(if begun { from } else { 5 });
         assert_eq!(newest.cycle, cycle);
         assert_eq!(restored(&checkpoints, &newest), work.history[&cycle]);
         for number in [2, 4] {
-            let kept = checkpoints.get(number).expect("it is kept");
+            let kept = checkpoints.get(CheckpointNumber(number)).expect("it is kept");
             assert_eq!(restored(&checkpoints, kept), work.history[&Cycle(number)]);
         }
         if outcome.is_ok() && from == 5 {
@@ -480,34 +483,46 @@ fn a_damaged_checkpoint_holds_up_nothing_but_what_needs_it() {
     let backend = indexed(&sim.world).unwrap();
     let (checkpoints, mut work) = five(&backend, &[2, 4]);
     drop(checkpoints);
-    let damage = |number| {
+    let damage = |number: CheckpointNumber| {
         let mut batch = WriteBatch::default();
         batch.put(&manifest_key(number), b"\x01damaged");
         backend.commit(&mut batch).unwrap();
     };
     // One that is kept: the job goes on, and what it may name stays.
-    damage(2);
+    damage(CheckpointNumber(2));
     let (mut checkpoints, newest) = gone_on(&backend);
     checkpoints.newest_is_whole().unwrap();
     assert_eq!(newest.unwrap().cycle, Cycle(5));
-    assert!(matches!(checkpoints.get(2), Err(CheckpointError::Saved { number: 2, .. })));
-    let runs = |of| keys(&*backend).iter().filter(|key| key.starts_with(&runs_prefix(of))).count();
+    assert!(matches!(
+        checkpoints.get(CheckpointNumber(2)),
+        Err(CheckpointError::Saved { number: CheckpointNumber(2), .. })
+    ));
+    let runs = |of| {
+        let prefix = runs_prefix(CheckpointNumber(of));
+        keys(&*backend).iter().filter(|key| key.starts_with(&prefix)).count()
+    };
     let of_it = (runs(1), runs(2));
     for number in 6..20 {
         work.change(number);
         checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
     }
     assert_eq!((runs(1), runs(2)), of_it);
-    assert_eq!(checkpoints.damaged().map(|(number, _)| number).collect::<Vec<_>>(), [2]);
-    checkpoints.delete(2).unwrap();
-    assert!(matches!(checkpoints.delete(2), Err(CheckpointError::Unknown(2))));
+    assert_eq!(
+        checkpoints.damaged().map(|(number, _)| number).collect::<Vec<_>>(),
+        [CheckpointNumber(2)]
+    );
+    checkpoints.delete(CheckpointNumber(2)).unwrap();
+    assert!(matches!(
+        checkpoints.delete(CheckpointNumber(2)),
+        Err(CheckpointError::Unknown(CheckpointNumber(2)))
+    ));
     // The newest: the job does not go on from one before by itself.
     let last = checkpoints.newest().unwrap().number;
     drop(checkpoints);
     damage(last);
     let (mut checkpoints, newest) = gone_on(&backend);
     assert!(matches!(checkpoints.newest_is_whole(), Err(CheckpointError::Saved { .. })));
-    assert_eq!(newest.map(|it| it.number), Some(4));
+    assert_eq!(newest.map(|it| it.number), Some(CheckpointNumber(4)));
     checkpoints.delete(last).unwrap();
     checkpoints.newest_is_whole().unwrap();
     let (mut checkpoints, newest) = gone_on(&backend);
@@ -529,7 +544,8 @@ fn what_is_pinned_stays_until_it_is_let_go() {
         work.models.clone()
     };
     let first = make(&mut checkpoints, 1);
-    let (pinned, again) = (looker.pin(None).expect("the newest"), looker.pin(Some(1)).expect("it"));
+    let (pinned, again) =
+        (looker.pin(None).expect("the newest"), looker.pin(Some(CheckpointNumber(1))).expect("it"));
     // More than so many that runs are merged, and those that were are not needed any more.
     let mut last = Vec::new();
     for cycle in 2..40 {
@@ -537,19 +553,22 @@ fn what_is_pinned_stays_until_it_is_let_go() {
         let read = restored(&checkpoints, pinned.manifest());
         assert_eq!(read, first, "as of cycle 1, after cycle {cycle}");
     }
-    let numbers = |checkpoints: &Checkpoints| -> Vec<u64> {
+    let numbers = |checkpoints: &Checkpoints| -> Vec<CheckpointNumber> {
         checkpoints.list().iter().map(|(info, _)| info.number).collect()
     };
     assert_eq!(numbers(&checkpoints).len(), 2);
     drop(pinned);
     make(&mut checkpoints, 40);
-    assert_eq!(numbers(&checkpoints)[0], 1, "somebody reads from it still");
+    assert_eq!(numbers(&checkpoints)[0], CheckpointNumber(1), "somebody reads from it still");
     drop(again);
     let newest = make(&mut checkpoints, 41);
     assert_ne!(newest, last);
     let left = numbers(&checkpoints);
     assert_eq!(left.len(), 1);
-    assert!(matches!(looker.pin(Some(1)), Err(CheckpointError::Unknown(1))));
+    assert!(matches!(
+        looker.pin(Some(CheckpointNumber(1))),
+        Err(CheckpointError::Unknown(CheckpointNumber(1)))
+    ));
     let manifest = Arc::clone(checkpoints.newest().expect("one is there"));
     assert_eq!(named(&[&manifest]), keys(&*backend).len());
 
@@ -576,8 +595,8 @@ fn what_is_pinned_stays_until_it_is_let_go() {
 fn manifests_of_earlier_builds_can_be_read() {
     let sim = World::simulated(0);
     let (checkpoints, _) = five(&indexed(&sim.world).unwrap(), &[]);
-    let written = manifest(&checkpoints, (6, Cycle(6)));
-    let key = manifest_key(6);
+    let written = manifest(&checkpoints, (CheckpointNumber(6), Cycle(6)));
+    let key = manifest_key(CheckpointNumber(6));
     assert_eq!(Manifest::decode(&key, &written.encode()).unwrap(), written);
     // Before runs had forms.
     let mut bytes = written.encode();
@@ -682,14 +701,14 @@ fn what_is_written_as_a_whole_takes_the_place_of_what_was_written_before() {
         }
         let chain = checkpoints.chains(STAGE, SLICES).remove(0);
         let first = if is_whole { number } else { (number / 3 * 3).max(1) };
-        let generations: BTreeSet<u64> = chain.iter().map(|run| run.checkpoint).collect();
+        let generations: BTreeSet<u64> = chain.iter().map(|run| run.checkpoint.0).collect();
         let wanted = u64::from(first)..=u64::from(number);
         assert_eq!(generations.into_iter().collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
-        let of = (u64::from(number), Cycle(u64::from(number)));
+        let of = (CheckpointNumber(u64::from(number)), Cycle(u64::from(number)));
         let manifest = manifest(&checkpoints, of);
         checkpoints.complete(manifest.clone()).unwrap();
         if number == 2 {
-            checkpoints.keep(2, "").unwrap();
+            checkpoints.keep(CheckpointNumber(2), "").unwrap();
         }
         history.push((manifest, model.clone()));
         assert_eq!(of_slice(&checkpoints, &history.last().unwrap().0), model);

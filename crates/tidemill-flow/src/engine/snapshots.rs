@@ -8,6 +8,7 @@ use crate::runtime::{
 };
 use crate::snapshot::{QueryableStage, QueryableStages, SnapshotError, StageSnapshot, find};
 use tidemill_checkpoints::PinnedCheckpoint;
+use tidemill_types::CheckpointNumber;
 
 impl JobHandle {
     /// The job's name.
@@ -32,7 +33,10 @@ impl JobHandle {
     /// # Errors
     /// The job makes no checkpoints, or there is none of this number, or a thread has waited for
     /// its end ([`JobHandle::wait`]).
-    pub fn pin_checkpoint(&self, number: Option<u64>) -> Result<PinnedCheckpoint, AskError> {
+    pub fn pin_checkpoint(
+        &self,
+        number: Option<CheckpointNumber>,
+    ) -> Result<PinnedCheckpoint, AskError> {
         self.job.checkpointer.pin(number)
     }
 

@@ -17,7 +17,7 @@ use std::{
 };
 use tidemill_env::{Disk, Random, SimPace, Simulation};
 use tidemill_state::Map;
-use tidemill_types::{Micros, ProcessIx, SliceId, SliceKey, Span, StageIx};
+use tidemill_types::{CheckpointNumber, Micros, ProcessIx, SliceId, SliceKey, Span, StageIx};
 use tidemill_wire::{journal, ledger::LedgerEntry};
 
 mod bad_records;

@@ -38,7 +38,7 @@ use tidemill_env::sync::{
     mpsc::{self, Sender},
 };
 use tidemill_state::Delta;
-use tidemill_types::{Cycle, Micros, SliceKey, StageIx};
+use tidemill_types::{CheckpointNumber, Cycle, Micros, SliceKey, StageIx};
 use uncoordinated::{Gate, Uncoordinated};
 
 /// Bytes that may wait for the thread before lanes pause writing out.
@@ -69,7 +69,7 @@ pub(crate) struct Checkpointer {
     /// All complete checkpoints, the oldest first.
     pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
     /// The damaged checkpoints, by number, with the fault of each.
-    pub(crate) damaged: Mutex<Vec<(u64, String)>>,
+    pub(crate) damaged: Mutex<Vec<(CheckpointNumber, String)>>,
     /// Opens checkpoints for readers; none before the thread runs, and after the end.
     looker: Mutex<Option<CheckpointReader>>,
     arrived: Mutex<PendingCheckpoint>,
@@ -120,7 +120,7 @@ enum CheckpointRequest {
     /// A checkpoint now, that is kept under a name.
     Keep(String, KeepReply),
     /// A checkpoint that is deleted.
-    Delete(u64, Sender<Result<(), CheckpointError>>),
+    Delete(CheckpointNumber, Sender<Result<(), CheckpointError>>),
 }
 
 impl Checkpointer {
@@ -241,7 +241,7 @@ impl Checkpointer {
     }
 
     /// Asks the thread to delete a checkpoint that is kept.
-    pub(crate) fn delete(&self, number: u64) -> Result<(), AskError> {
+    pub(crate) fn delete(&self, number: CheckpointNumber) -> Result<(), AskError> {
         let (sender, receiver) = mpsc::channel();
         self.ask(CheckpointRequest::Delete(number, sender))?;
         Ok(receiver.recv().map_err(|_| AskError::Over)??)
@@ -267,7 +267,10 @@ impl Checkpointer {
     }
 
     /// A complete checkpoint, by number or the newest. It stays until the result is dropped.
-    pub(crate) fn pin(&self, number: Option<u64>) -> Result<PinnedCheckpoint, AskError> {
+    pub(crate) fn pin(
+        &self,
+        number: Option<CheckpointNumber>,
+    ) -> Result<PinnedCheckpoint, AskError> {
         match &*self.looker() {
             Some(looker) => Ok(looker.pin(number)?),
             None if self.arrived().is_closed => Err(AskError::Over),

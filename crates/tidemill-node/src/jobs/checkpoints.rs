@@ -6,6 +6,7 @@ use crate::checkpoint::{CheckpointView, stored_checkpoints};
 use std::sync::{Arc, PoisonError};
 use tidemill_checkpoints::{CheckpointError, CheckpointInfo, Checkpoints, Manifest};
 use tidemill_flow::{AskError, JobHandle};
+use tidemill_types::CheckpointNumber;
 
 /// The owner of a job's checkpoints.
 enum Holder {
@@ -60,7 +61,10 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`Self::checkpoints`].
-    pub fn damaged_checkpoints(&self, name: &str) -> Result<Vec<(u64, String)>, JobsError> {
+    pub fn damaged_checkpoints(
+        &self,
+        name: &str,
+    ) -> Result<Vec<(CheckpointNumber, String)>, JobsError> {
         self.with_checkpoints(name, |holder| {
             Ok(match holder {
                 Holder::Running(handle) => handle.damaged_checkpoints(),
@@ -76,7 +80,11 @@ impl Jobs {
     ///
     /// # Errors
     /// There is none of this number; or as [`Self::checkpoints`].
-    pub fn checkpoint(&self, name: &str, number: u64) -> Result<CheckpointView, JobsError> {
+    pub fn checkpoint(
+        &self,
+        name: &str,
+        number: CheckpointNumber,
+    ) -> Result<CheckpointView, JobsError> {
         let found = self.listed(name)?.into_iter().find(|(info, _)| info.number == number);
         let (info, manifest) = found.ok_or(CheckpointError::Unknown(number))?;
         Ok(CheckpointView::new(info, &manifest))
@@ -99,7 +107,7 @@ impl Jobs {
     /// # Errors
     /// There is none of this number, or it is the newest and not kept; or as
     /// [`Self::checkpoints`].
-    pub fn delete_checkpoint(&self, name: &str, number: u64) -> Result<(), JobsError> {
+    pub fn delete_checkpoint(&self, name: &str, number: CheckpointNumber) -> Result<(), JobsError> {
         self.with_checkpoints(name, |holder| match holder {
             Holder::Running(handle) => Ok(handle.delete_checkpoint(number)?),
             Holder::Folder(mut checkpoints) => Ok(checkpoints.delete(number)?),
@@ -116,7 +124,7 @@ impl Jobs {
     pub fn restore(
         self: &Arc<Self>,
         name: &str,
-        number: u64,
+        number: CheckpointNumber,
         anew: bool,
         changed: Option<Submission>,
     ) -> Result<JobView, JobsError> {

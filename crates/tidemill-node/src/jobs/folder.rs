@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tidemill_env::World;
-use tidemill_types::job::Delivery;
+use tidemill_types::{CheckpointNumber, job::Delivery};
 use tidemill_wire::json_seal::{seal, unseal};
 
 /// The file, `job.json`.
@@ -42,7 +42,7 @@ pub(super) struct Begins {
     /// It goes on where it stopped.
     pub(super) resume: bool,
     /// With the checkpoint of this number.
-    pub(super) from: Option<u64>,
+    pub(super) from: Option<CheckpointNumber>,
     /// The number by which its ledger is known from that of the life before.
     pub(super) life: u64,
 }

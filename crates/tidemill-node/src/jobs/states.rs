@@ -10,6 +10,7 @@ use crate::{
 use std::sync::{Arc, PoisonError};
 use tidemill_checkpoints::CheckpointReader;
 use tidemill_flow::{AskError, JobHandle, QueryableStages, SnapshotError, StageSnapshot};
+use tidemill_types::CheckpointNumber;
 
 /// Bytes of a table that is given as a file, and of an answer as a document, at most.
 const BYTES_MAX: usize = 256 << 20;
@@ -23,7 +24,7 @@ pub enum StateOf {
     /// As the newest checkpoint has it.
     Newest,
     /// As the checkpoint of this number has it.
-    Checkpoint(u64),
+    Checkpoint(CheckpointNumber),
 }
 
 /// The owner of a job's states.

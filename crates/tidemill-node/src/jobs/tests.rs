@@ -302,7 +302,7 @@ fn a_submission_that_was_cut_short_and_is_refused_leaves_the_job_as_it_was() {
     let folder = TempDir::new().unwrap();
     let (of, before) = has_run(&folder);
 
-    let begins = Some(Begins { resume: true, from: Some(99), life: 7 });
+    let begins = Some(Begins { resume: true, from: Some(CheckpointNumber(99)), life: 7 });
     let (status, text) = (Status::Running, DOUBLE.replace("n * 2", "n * 3"));
     let record =
         JobRecord { status, text, begins, before: Some(before.clone().into()), ..before.clone() };

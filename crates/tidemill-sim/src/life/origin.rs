@@ -6,10 +6,10 @@ use std::{path::Path, sync::Arc};
 use tidemill_checkpoints::{IndexedBackend, IndexedOptions};
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, JobHandle, RunOptions};
-use tidemill_types::Cycle;
+use tidemill_types::{CheckpointNumber, Cycle};
 
 /// A checkpoint by its number, with its cycle.
-type Checkpoint = (u64, Cycle);
+type Checkpoint = (CheckpointNumber, Cycle);
 
 /// The beginning of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,8 @@ pub(super) fn went_on(
     }
     known.cycle = began.cycle;
     ended.went_on += u64::from(began.cycle > Cycle::NONE);
-    let there: Vec<u64> = handle.checkpoints().iter().map(|(info, _)| info.number).collect();
+    let there: Vec<CheckpointNumber> =
+        handle.checkpoints().iter().map(|(info, _)| info.number).collect();
     match known.kept.keys().find(|it| !there.contains(it)) {
         Some(_) if known.damaged => Ok(()),
         Some(gone) => Err(format!("checkpoint {gone} was kept, and there are {there:?}")),

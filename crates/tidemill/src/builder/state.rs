@@ -8,6 +8,7 @@ use tidemill_node::{
     state_query::{self, Answer, StateError},
     stored_checkpoints,
 };
+use tidemill_types::CheckpointNumber;
 
 /// Why the state of a job that does not run is not shown.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +43,7 @@ impl Job {
     /// does not fit.
     pub fn query_checkpoint(
         self,
-        number: Option<u64>,
+        number: Option<CheckpointNumber>,
         stage: &str,
         sql: &str,
     ) -> Result<Answer, StateFailure> {

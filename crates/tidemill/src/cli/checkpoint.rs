@@ -5,7 +5,7 @@
 
 use super::node::{NodeArguments, answer, ask, job_path, submission, word};
 use super::{FAILED, JobArguments, REFUSED, load, print_all};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::TypedValueParser};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tidemill::table::grid;
 use tidemill_checkpoints::{CheckpointError, Checkpoints};
 use tidemill_env::World;
 use tidemill_node::{CheckpointView, Descriptor, stored_checkpoints};
-use tidemill_types::ByteSize;
+use tidemill_types::{ByteSize, CheckpointNumber};
 
 /// A job whose checkpoints are meant.
 #[derive(Debug, Args)]
@@ -66,14 +66,19 @@ impl OfArguments {
     }
 }
 
+/// Reads the number of a checkpoint, from 1.
+pub(super) fn checkpoint_number() -> impl TypedValueParser<Value = CheckpointNumber> {
+    clap::value_parser!(u64).range(1..).map(CheckpointNumber)
+}
+
 /// One checkpoint of a job.
 #[derive(Debug, Args)]
 pub(super) struct OneArguments {
     #[command(flatten)]
     of: OfArguments,
     /// The checkpoint's number, as `list` shows it.
-    #[arg(value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
-    number: u64,
+    #[arg(value_name = "NUMBER", value_parser = checkpoint_number())]
+    number: CheckpointNumber,
 }
 
 #[derive(Debug, Subcommand)]
@@ -97,8 +102,8 @@ pub(super) enum CheckpointCommand {
         /// The job's name.
         job: String,
         /// The checkpoint's number, as `list` shows it.
-        #[arg(value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
-        number: u64,
+        #[arg(value_name = "NUMBER", value_parser = checkpoint_number())]
+        number: CheckpointNumber,
         /// Begins anew with the saved state: sinks get the rows after it, whatever they hold. A
         /// checkpoint from before the job last began anew can only be restored so.
         #[arg(long)]
@@ -187,11 +192,11 @@ fn infos(checkpoints: &Checkpoints) -> Vec<Value> {
 }
 
 fn damaged(checkpoints: &Checkpoints) -> Vec<Value> {
-    let one = |(number, error): (u64, &CheckpointError)| json!({ "number": number, "error": error.to_string() });
+    let one = |(number, error): (CheckpointNumber, &CheckpointError)| json!({ "number": number, "error": error.to_string() });
     checkpoints.damaged().map(one).collect()
 }
 
-fn view(checkpoints: &Checkpoints, number: u64) -> Result<Value, CheckpointError> {
+fn view(checkpoints: &Checkpoints, number: CheckpointNumber) -> Result<Value, CheckpointError> {
     let found = checkpoints.list().into_iter().find(|(info, _)| info.number == number);
     let (info, manifest) = found.ok_or(CheckpointError::Unknown(number))?;
     Ok(json!(CheckpointView::new(info, &manifest)))
@@ -199,7 +204,7 @@ fn view(checkpoints: &Checkpoints, number: u64) -> Result<Value, CheckpointError
 
 fn restore(
     job: &str,
-    (number, anew): (u64, bool),
+    (number, anew): (CheckpointNumber, bool),
     changed: Option<(&PathBuf, &Vec<String>)>,
     node: &NodeArguments,
 ) -> u8 {

@@ -7,6 +7,7 @@
 mod data_folder;
 mod suggestions;
 
+use super::checkpoint::checkpoint_number;
 use super::outcome::{JobEnd, JobSummary};
 use super::progress::{Display, Moment, print_json};
 use super::reader::{ASK_US, nobody_reads};
@@ -21,6 +22,7 @@ use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{
     Descriptor, Problem, Refused, Registry, Streams, check_resume, open_checkpoints,
 };
+use tidemill_types::CheckpointNumber;
 use tidemill_types::job::{SourceSpec, StartSpec, UntilSpec};
 
 #[derive(Debug, clap::Args)]
@@ -38,8 +40,8 @@ pub(super) struct RunArguments {
     /// Goes on from this checkpoint: with --resume in place of the newest; without it the job begins
     /// anew there, with the state that it has, and sinks get the rows after it. `tidemill checkpoint
     /// list JOB.yaml --data DIR` shows them.
-    #[arg(long, value_name = "NUMBER", requires = "data")]
-    checkpoint: Option<u64>,
+    #[arg(long, value_name = "NUMBER", requires = "data", value_parser = checkpoint_number())]
+    checkpoint: Option<CheckpointNumber>,
     /// Progress and summary as JSON, one object a line.
     #[arg(long)]
     json: bool,

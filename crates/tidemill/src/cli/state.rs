@@ -29,7 +29,7 @@ use tidemill_node::{
     state_query::{self, Answer, StateError},
     stored_checkpoints,
 };
-use tidemill_types::job::Format;
+use tidemill_types::{CheckpointNumber, job::Format};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum StateCommand {
@@ -58,7 +58,7 @@ struct StateArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckpointOf {
     Newest,
-    Number(u64),
+    Number(CheckpointNumber),
 }
 
 impl FromStr for CheckpointOf {
@@ -68,7 +68,7 @@ impl FromStr for CheckpointOf {
         match text {
             "newest" => Ok(Self::Newest),
             number => match number.parse() {
-                Ok(number) if number > 0 => Ok(Self::Number(number)),
+                Ok(number) if number > 0 => Ok(Self::Number(CheckpointNumber(number))),
                 _ => Err("a number from 1, or `newest`, is expected"),
             },
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::{collections::BTreeMap, path::Path};
 use tidemill_env::{Random, World};
 use tidemill_state::Delta;
-use tidemill_types::{Cycle, Micros, SliceKey};
+use tidemill_types::{CheckpointNumber, Cycle, Micros, SliceKey};
 
 /// The part of a row's key before its number, and the row.
 type At = (u8, u32);
@@ -57,7 +57,7 @@ fn checkpoint(checkpoints: &mut Checkpoints, runs: &[Vec<u8>]) {
     let manifest = Manifest {
         number,
         made: Micros(0),
-        cycle: Cycle(number),
+        cycle: Cycle(number.0),
         time: Micros(0),
         sources: Vec::new(),
         stages: vec![stage],
@@ -203,7 +203,7 @@ proptest! {
         let sim = World::simulated(1);
         let backend = world_with(&sim.world);
         let named = RunRef {
-            checkpoint: 1,
+            checkpoint: CheckpointNumber(1),
             stage: StageIx(7),
             slice: SliceId(0),
             nth: 0,

@@ -111,7 +111,7 @@ proptest! {
         for (nth, (changes, cleared, part_bytes)) in (0..).zip(&all) {
             let run_bytes = delta_of(changes, cleared).run_bytes(true).unwrap();
             let (bytes, part_bytes) = (run_bytes as u64, *part_bytes);
-            let run = RunRef { checkpoint: 3, stage: StageIx(1), slice: SliceId(2), nth, bytes, part_bytes, index_bytes: 0 };
+            let run = RunRef { checkpoint: CheckpointNumber(3), stage: StageIx(1), slice: SliceId(2), nth, bytes, part_bytes, index_bytes: 0 };
             let mut parts = RunParts::new(&mut batch, run);
             let mut delta = delta_of(changes, cleared);
             prop_assert_eq!(delta.run_bytes(true).unwrap(), run_bytes);

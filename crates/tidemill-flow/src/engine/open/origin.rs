@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tidemill_checkpoints::{CheckpointError, Checkpoints, Manifest};
 use tidemill_env::World;
 use tidemill_types::{
-    Cycle, Micros, StageIx,
+    CheckpointNumber, Cycle, Micros, StageIx,
     job::{DEAD_LETTER, Delivery},
 };
 
@@ -25,9 +25,9 @@ pub(super) enum ResumeFrom {
     /// The newest checkpoint, in the same life.
     Newest,
     /// A checkpoint by its number, in the same life.
-    Number(u64),
+    Number(CheckpointNumber),
     /// A checkpoint by its number, with which a new life begins.
-    Anew(u64),
+    Anew(CheckpointNumber),
 }
 
 fn checkpoint_error(message: String) -> StartError {
@@ -73,7 +73,7 @@ pub(super) fn open_checkpoints(
     };
     let checkpoints = Checkpoints::open(Arc::clone(&to.backend)).map_err(refused)?;
     for (checkpoint, error) in checkpoints.damaged() {
-        tracing::warn!(job = plan.name, checkpoint, %error, "a checkpoint is damaged");
+        tracing::warn!(job = plan.name, checkpoint = checkpoint.0, %error, "a checkpoint is damaged");
     }
     if from == ResumeFrom::Newest
         && let Err(error) = checkpoints.newest_is_whole()
@@ -107,7 +107,10 @@ pub(super) fn opening(
     }
 }
 
-fn of_number(checkpoints: &Checkpoints, number: u64) -> Result<&Arc<Manifest>, StartError> {
+fn of_number(
+    checkpoints: &Checkpoints,
+    number: CheckpointNumber,
+) -> Result<&Arc<Manifest>, StartError> {
     checkpoints.get(number).map_err(|error| checkpoint_error(error.to_string()))
 }
 
@@ -161,7 +164,7 @@ impl OpenedJob {
         &self,
         plan: &Plan,
         checkpoints: &Checkpoints,
-    ) -> Result<Option<(u64, ResumePoint)>, StartError> {
+    ) -> Result<Option<(CheckpointNumber, ResumePoint)>, StartError> {
         for (info, manifest) in checkpoints.list().into_iter().rev() {
             let lacking = if self.is_of_ledger(manifest.cycle, manifest.time) {
                 let before = fitting(plan, &manifest)?.since(self.recorded.began);

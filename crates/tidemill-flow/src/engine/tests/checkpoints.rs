@@ -332,7 +332,10 @@ fn a_job_goes_on_from_a_checkpoint_that_was_kept() {
         RunOptions { checkpoint: to, ..options.clone() }
     };
     let start_from = |graph, number| start(graph, &World::real(), &from(number));
-    let error = start_from(graph(&Endless::SETUP, &sink), 999).err().expect("refused").to_string();
+    let error = start_from(graph(&Endless::SETUP, &sink), CheckpointNumber(999))
+        .err()
+        .expect("refused")
+        .to_string();
     assert!(error.contains("there is no checkpoint 999"), "{error}");
     // From the older one: what the sink has it does not get again.
     let handle = start_from(graph(&Endless::SETUP, &sink), kept[0].number).expect("it starts");

@@ -189,7 +189,9 @@ fn row_14_whoever_asks_for_a_checkpoint_while_a_job_stalls_is_told() {
             let took_us = sim.world.clock.monotonic_micros() - asked_us;
             assert!(took_us < 2_000_000, "{took_us}");
         }
-        let unknown = handle.delete_checkpoint(kept.number + 1_000).expect_err("there is none");
+        let unknown = handle
+            .delete_checkpoint(CheckpointNumber(kept.number.0 + 1_000))
+            .expect_err("there is none");
         assert!(matches!(unknown, AskError::Checkpoint(_)), "{unknown}");
         has_room.store(true, Ordering::SeqCst);
         wait_until(sim, || handle.progress().stalled.is_none());

@@ -226,7 +226,7 @@ fn a_checkpoint_shows_what_the_stage_held_at_its_cycle() {
         let unknown = StageSnapshot::of_checkpoint(&handle.stages(), "none", again);
         let unknown = unknown.expect_err("no such stage").to_string();
         assert!(unknown.contains("there are `first`"), "{unknown}");
-        assert!(handle.pin_checkpoint(Some(9_999_999)).is_err());
+        assert!(handle.pin_checkpoint(Some(CheckpointNumber(9_999_999))).is_err());
         let look =
             StageSnapshot::of_checkpoint(&handle.stages(), "first", pinned).expect("it fits");
         wait_for_checkpoints(&handle, made + 2);

@@ -13,7 +13,7 @@ use crate::runtime::{
 use std::time::Duration;
 use tidemill_checkpoints::{CheckpointError, Checkpoints, Manifest, SavedSink, SavedStage};
 use tidemill_env::sync::{MutexGuard, PoisonError, atomic::Ordering};
-use tidemill_types::{Cycle, Micros, StageIx, job::Every};
+use tidemill_types::{CheckpointNumber, Cycle, Micros, StageIx, job::Every};
 
 /// Longest sleep of the thread without work.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
@@ -285,7 +285,7 @@ pub(super) fn put_until(
 pub(super) fn complete(
     job: &Job,
     checkpoints: &mut Checkpoints,
-    (number, at): (u64, Cycle),
+    (number, at): (CheckpointNumber, Cycle),
 ) -> Option<()> {
     let manifest = manifest(job, checkpoints, (number, at));
     until_written(job, checkpoints, |it| it.complete(manifest.clone()))?;
@@ -332,7 +332,11 @@ fn note(job: &Job, error: &CheckpointError) {
     progress.failure = Some(error.to_string());
 }
 
-fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) -> Manifest {
+fn manifest(
+    job: &Job,
+    checkpoints: &Checkpoints,
+    (number, at): (CheckpointNumber, Cycle),
+) -> Manifest {
     let arrived = job.checkpointer.arrived();
     let operator = |(stage, plan): (StageIx, &StagePlan)| {
         let Work::Operator { factory } = &plan.work else { return None };

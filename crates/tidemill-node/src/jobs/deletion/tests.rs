@@ -7,6 +7,7 @@ use crate::{
 };
 use std::path::PathBuf;
 use tidemill_env::{SimWorld, World};
+use tidemill_types::CheckpointNumber;
 use tidemill_types::job::Delivery;
 
 const JOB: &str = "
@@ -173,7 +174,7 @@ fn a_job_that_is_refused_leaves_no_folder_and_takes_none() {
     let (jobs, streams) = open(&sim);
     let text = format!("{JOB}checkpoint: {{every: 1s}}\n");
     // Its checkpoints are opened to see that there is none of this number.
-    let of = Submission { text, from: Some(9), ..Submission::default() };
+    let of = Submission { text, from: Some(CheckpointNumber(9)), ..Submission::default() };
     let submit = || jobs.submit(of.clone());
     let error = submit().unwrap_err().to_string();
     assert!(error.contains("no checkpoint 9"), "{error}");

@@ -23,6 +23,7 @@ use std::{path::PathBuf, sync::Arc};
 use tidemill_checkpoints::CheckpointError;
 use tidemill_env::has_no_room;
 use tidemill_flow::AskError;
+use tidemill_types::CheckpointNumber;
 
 pub(super) const RESCALE_PARAMETERS: &[&str] = &["threads"];
 pub(super) const KEEP_PARAMETERS: &[&str] = &["name"];
@@ -272,6 +273,8 @@ pub(super) async fn restore(
     Ok((StatusCode::CREATED, json(&view(&job)?)).into_response())
 }
 
-fn checkpoint_number(text: &str) -> Result<u64, Problem> {
-    text.parse().map_err(|_| Problem::bad("a checkpoint is named by its number, from 1"))
+fn checkpoint_number(text: &str) -> Result<CheckpointNumber, Problem> {
+    text.parse()
+        .map(CheckpointNumber)
+        .map_err(|_| Problem::bad("a checkpoint is named by its number, from 1"))
 }

@@ -24,7 +24,7 @@ use tidemill_checkpoints::CheckpointError;
 use tidemill_connectors::rows_as;
 use tidemill_flow::{AskError, SnapshotError};
 use tidemill_sql::query::QueryError;
-use tidemill_types::job::Format;
+use tidemill_types::{CheckpointNumber, job::Format};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) const PARAMETERS: &[&str] = &["checkpoint"];
@@ -113,7 +113,7 @@ fn state_of(parameters: &Parameters) -> Result<StateOf, Problem> {
         Some("newest") => Ok(StateOf::Newest),
         Some(number) => number
             .parse()
-            .map(StateOf::Checkpoint)
+            .map(|it| StateOf::Checkpoint(CheckpointNumber(it)))
             .map_err(|_| Problem::bad("`checkpoint` is the number of one, from 1, or `newest`")),
     }
 }

@@ -149,7 +149,9 @@ fn a_job_goes_on_from_the_checkpoint_that_is_named() {
     assert_eq!(first(&|job| job.resume_from(kept.number)), of(kept.cycle));
     assert_eq!(first(&|job| job.begin_from(kept.number)), of(kept.cycle));
     let (job, _) = job();
-    let Err(error) = job.resume_from(1_000).start() else { panic!("there is none") };
+    let Err(error) = job.resume_from(CheckpointNumber(1_000)).start() else {
+        panic!("there is none")
+    };
     assert!(error.to_string().contains("1000"), "{error}");
 }
 

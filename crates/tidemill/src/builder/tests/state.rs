@@ -66,8 +66,9 @@ fn a_program_asks_the_states_of_its_own_functions() {
     let answer = job(folder.path()).query_checkpoint(None, "counts", SQL).expect("it is there");
     let (cycle, sum, keys) = total(&answer);
     assert_eq!((sum, keys), (cycle * 70, 7));
-    let number = answer.schema.metadata()["tidemill.checkpoint"].parse().expect("a number");
-    let by_number = job(folder.path()).query_checkpoint(Some(number), "counts", SQL);
+    let number = answer.schema.metadata()["tidemill.checkpoint"].parse().map(CheckpointNumber);
+    let by_number =
+        job(folder.path()).query_checkpoint(Some(number.expect("a number")), "counts", SQL);
     assert_eq!(total(&by_number.expect("it is there")), (cycle, sum, keys));
     let refused = |error: Result<Answer, StateFailure>| error.expect_err("refused").to_string();
     let text = refused(job(folder.path()).query_checkpoint(None, "counts", "SELECT k FROM state"));

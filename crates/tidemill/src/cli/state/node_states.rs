@@ -16,6 +16,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 use tidemill_node::state_query::{ANSWER_ROWS_MAX, Answer};
+use tidemill_types::CheckpointNumber;
 use tidemill_wire::arrow::refuse_compressed_file;
 
 #[cfg(test)]
@@ -67,7 +68,7 @@ pub(super) fn export(arguments: &ExportArguments) -> ExitResult<u8> {
         };
         (checkpoint, cycle) = (of("tidemill.checkpoint"), of("tidemill.cycle"));
         // All tables are of the checkpoint that the first one is of.
-        asked = checkpoint.as_u64().map(CheckpointOf::Number).or(asked);
+        asked = checkpoint.as_u64().map(|it| CheckpointOf::Number(CheckpointNumber(it))).or(asked);
         let rows: usize = answer.batches.iter().map(|it| it.num_rows()).sum();
         whole(node, &path, |out| {
             Ok(out.write_all(&file).map_err(arrow_schema::ArrowError::from)?)
