@@ -34,7 +34,7 @@ pub use net::{Connection, Listener, Net};
 pub use random::Random;
 pub use sim::{FaultCounts, SimClock, SimDisk, SimLink, SimNet, SimNetCounts, SimWorld};
 #[cfg(debug_assertions)]
-pub use sim::{SimFailure, SimPace, SimReport, Simulation};
+pub use sim::{SimCluster, SimDrift, SimFailure, SimPace, SimPartition, SimReport, Simulation};
 
 /// Time. The monotonic clock only moves forward.
 pub trait Clock: Send + Sync {

@@ -5,8 +5,16 @@
 //! - The network delays bytes, is partitioned, and resets connections; it loses no byte in between.
 //! - In a [`Simulation`] threads are simulated too: a sleep then lets others go on.
 
+#[cfg(debug_assertions)]
+mod cluster;
 mod disk;
+#[cfg(debug_assertions)]
+mod machine_clock;
 mod net;
+#[cfg(debug_assertions)]
+mod pace;
+#[cfg(debug_assertions)]
+mod process;
 #[cfg(debug_assertions)]
 mod run;
 #[cfg(debug_assertions)]
@@ -15,12 +23,16 @@ mod signal;
 #[cfg(debug_assertions)]
 mod trace;
 
+#[cfg(debug_assertions)]
+pub use cluster::{SimCluster, SimPartition};
 pub use disk::{FaultCounts, SimDisk};
+#[cfg(debug_assertions)]
+pub use machine_clock::SimDrift;
 pub use net::{SimLink, SimNet, SimNetCounts};
 #[cfg(debug_assertions)]
-pub use run::{SimFailure, SimReport, Simulation};
+pub use pace::SimPace;
 #[cfg(debug_assertions)]
-pub use schedule::SimPace;
+pub use run::{SimFailure, SimReport, Simulation};
 
 use crate::{Clock, World};
 use std::sync::{

@@ -17,8 +17,10 @@ use crate::{
     Disk, DiskFile, DiskLock, DiskRead, FileIdentity, FileSystem, Random, RandomAccessFile, Space,
 };
 
+mod kill_action;
 mod random_access;
 
+use kill_action::KillAction;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -64,6 +66,8 @@ struct SimDiskState {
     fail_in: Option<u64>,
     /// Operations that still happen before the processes that use the disk are killed.
     kill_in: Option<u64>,
+    /// Kills the rest of the process then.
+    on_kill: KillAction,
     operations: u64,
     /// Syncs of files that still succeed before one fails.
     fail_sync_in: Option<u64>,
@@ -129,6 +133,7 @@ impl SimDisk {
             life: 0,
             fail_in: None,
             kill_in: None,
+            on_kill: KillAction::default(),
             operations: 0,
             fail_sync_in: None,
             fail_reads: None,
@@ -169,13 +174,6 @@ impl SimDisk {
     /// A failed append has written half of its bytes.
     pub fn fail_after(&self, operations: u64) {
         self.state().fail_in = Some(operations);
-    }
-
-    /// After `operations` more that change the disk, the processes that use it are killed: none of
-    /// theirs comes to pass any more, not even one that clears up. For handles of a
-    /// [`Self::process`].
-    pub fn kill_after(&self, operations: u64) {
-        self.state().kill_in = Some(operations);
     }
 
     /// Keeps the content of files that are removed from now on, for [`Self::removed`].
@@ -255,6 +253,7 @@ impl SimDiskState {
         self.life += 1;
         self.fail_in = None;
         self.kill_in = None;
+        self.on_kill = KillAction::default();
         self.fail_sync_in = None;
         self.fail_reads = None;
         self.locks.clear();
@@ -264,7 +263,9 @@ impl SimDiskState {
     fn operate(&mut self) -> io::Result<()> {
         self.operations += 1;
         if is_the_one(&mut self.kill_in) {
+            let action = std::mem::take(&mut self.on_kill);
             self.end_life();
+            action.perform();
             return Err(dead());
         }
         if is_the_one(&mut self.fail_in) {

@@ -128,7 +128,15 @@ impl SimNet {
     /// Kills the processes on a host as SIGKILL does. Its system sends what they had written, and
     /// closes their connections.
     pub fn kill(&self, host: &str) {
-        self.change_host("kill", host, |state, host, now_us| state.kill(host, now_us));
+        pass("kill");
+        self.kill_now(host);
+    }
+
+    /// As [`Self::kill`], without a moment at which others may go on.
+    pub(super) fn kill_now(&self, host: &str) {
+        let mut state = self.state();
+        let host = state.add_host(host);
+        state.kill(host, self.now_us());
     }
 
     /// Cuts the power of a host: its processes are dead, and it is silent until [`Self::power_on`].
@@ -143,6 +151,12 @@ impl SimNet {
             state.hosts[host.0].has_power = true;
             state.resume(now_us);
         });
+    }
+
+    /// True unless a host's power was cut.
+    pub(super) fn has_power(&self, host: &str) -> bool {
+        let state = self.state();
+        state.find_host(host).is_none_or(|it| state.hosts[it.0].has_power)
     }
 
     /// Resets all connections between two hosts, from between: each end is told that can be reached.

@@ -1,8 +1,9 @@
 //! A simulation: some code and all threads that it starts, under one seed.
 
 use super::{
-    SimWorld,
-    schedule::{Scheduler, SimPace, SimThreadContext, here, set_here},
+    SimPace, SimWorld,
+    process::ProcessNumber,
+    schedule::{Scheduler, SimThreadContext, here, set_here},
     trace::Trace,
 };
 use crate::{Spawn, Thread, World};
@@ -36,8 +37,10 @@ pub struct SimReport {
     pub points: u64,
     /// The time that passed on the simulated clock, in microseconds.
     pub micros: u64,
-    /// Threads that ended by a panic.
+    /// Threads that ended by a panic; those of killed processes excepted.
     pub panicked: Vec<String>,
+    /// Threads of killed processes that waited for ever as they ended. They stay as they are.
+    pub stuck: Vec<String>,
     /// The last points, or all.
     pub trace: Vec<String>,
 }
@@ -75,7 +78,7 @@ impl Simulation {
         let trace = Trace::new(self.keeps_trace);
         let scheduler =
             Arc::new(Scheduler::new(self.seed, self.pace, Arc::clone(&sim.clock), trace));
-        sim.world.spawn = Arc::new(SimSpawn(Arc::clone(&scheduler)));
+        sim.world.spawn = Arc::new(SimSpawn::new(&scheduler, ProcessNumber::OUTSIDE));
         sim.world.net = sim.net.host("outside");
         let (result, clock) = (Arc::new(Mutex::new(None)), Arc::clone(&sim.clock));
         let keep = Arc::clone(&result);
@@ -83,13 +86,13 @@ impl Simulation {
             let value = body(&sim);
             *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         };
-        let first = start(&scheduler, "main", Box::new(body));
+        let first = start(&scheduler, ProcessNumber::OUTSIDE, "main", Box::new(body));
         scheduler.open();
         let mut state = scheduler.state();
         while !state.ended && state.failure.is_none() {
             state = scheduler.over.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let lines = state.trace.lines(&Scheduler::names(&state));
+        let lines = state.trace.lines(&state.names);
         if let Some(message) = state.failure.clone() {
             return Err(SimFailure { message, trace: lines });
         }
@@ -98,6 +101,7 @@ impl Simulation {
             points: state.trace.points(),
             micros: crate::Clock::monotonic_micros(&*clock),
             panicked: state.panicked.clone(),
+            stuck: state.stuck.clone(),
             trace: lines,
         };
         drop(state);
@@ -110,10 +114,11 @@ impl Simulation {
 /// Starts a thread that waits for its turn.
 fn start(
     scheduler: &Arc<Scheduler>,
+    process: ProcessNumber,
     name: &str,
     body: Box<dyn FnOnce() + Send>,
 ) -> (usize, thread::JoinHandle<()>) {
-    let me = scheduler.add(name);
+    let me = scheduler.add(process, name);
     let scheduler = Arc::clone(scheduler);
     let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
         scheduler.begin(me);
@@ -125,8 +130,17 @@ fn start(
     (me, thread.expect("the operating system lets us start a few threads"))
 }
 
-/// Threads of a simulation, which only its own threads start.
-struct SimSpawn(Arc<Scheduler>);
+/// Threads of a process of a simulation, which only threads of the simulation start.
+pub(super) struct SimSpawn {
+    scheduler: Arc<Scheduler>,
+    process: ProcessNumber,
+}
+
+impl SimSpawn {
+    pub(super) fn new(scheduler: &Arc<Scheduler>, process: ProcessNumber) -> Self {
+        Self { scheduler: Arc::clone(scheduler), process }
+    }
+}
 
 struct SimThread {
     number: usize,
@@ -136,7 +150,7 @@ struct SimThread {
 impl Spawn for SimSpawn {
     fn try_spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Box<dyn Thread>> {
         let here = here().expect("only a simulated thread starts another");
-        let (number, thread) = start(&self.0, name, body);
+        let (number, thread) = start(&self.scheduler, self.process, name, body);
         here.pass("spawn");
         Ok(Box::new(SimThread { number, thread }))
     }

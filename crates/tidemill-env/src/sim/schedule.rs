@@ -10,72 +10,23 @@
 //!   values and the locks of other crates work as ever.
 //! - A decision depends on the seed and the decisions before it; never on an address, which is only
 //!   compared, nor on the real clock.
+//! - Threads of a killed process end at their next point: they unwind, so that what they have is
+//!   dropped. While they unwind they go on as others do.
 //! - After a failure no thread goes on any more: they stay as they are until the process ends.
 
-use super::{SimClock, trace::Trace};
+use super::{
+    SimClock, SimPace,
+    process::{self, ProcessEntry, ProcessNumber},
+    trace::Trace,
+};
 use crate::Random;
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
     panic::Location,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-
-/// The durations and disturbances of a simulation's threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SimPace {
-    /// At how many of 256 points a thread goes on although others could.
-    pub stay: u64,
-    /// The longest step from one point to the next, in microseconds.
-    pub step_us_max: u64,
-    /// The longest operation of the disk, in microseconds.
-    pub disk_us_max: u64,
-    /// One thread in this number is slow; 0: none is.
-    pub slow_one_in: u64,
-    /// The longest step of a slow thread, in microseconds.
-    pub slow_us_max: u64,
-    /// At one point in this number a thread is stopped for a while; 0: never.
-    pub pause_one_in: u64,
-    /// The longest stop, in microseconds.
-    pub pause_us_max: u64,
-    /// One wait in this number ends without cause; 0: none does.
-    pub spurious_one_in: u64,
-    /// A simulation with more points than this goes round in circles.
-    pub points_max: u64,
-}
-
-impl SimPace {
-    /// Short steps, and no thread is stopped.
-    pub const EVEN: Self = Self {
-        stay: 200,
-        step_us_max: 2,
-        disk_us_max: 20,
-        slow_one_in: 0,
-        slow_us_max: 0,
-        pause_one_in: 0,
-        pause_us_max: 0,
-        spurious_one_in: 0,
-        points_max: 5_000_000,
-    };
-
-    /// One of many, as the numbers say.
-    pub fn of(random: &mut Random) -> Self {
-        fn one(random: &mut Random, of: &[u64]) -> u64 {
-            of[random.below(of.len() as u64) as usize]
-        }
-        Self {
-            stay: one(random, &[0, 128, 220, 250]),
-            step_us_max: one(random, &[1, 1, 5, 50]),
-            disk_us_max: one(random, &[0, 10, 500, 20_000]),
-            slow_one_in: one(random, &[0, 0, 3, 8]),
-            slow_us_max: one(random, &[10, 300, 5_000]),
-            pause_one_in: one(random, &[0, 0, 500, 5_000]),
-            pause_us_max: one(random, &[1_000, 100_000, 3_000_000]),
-            spurious_one_in: one(random, &[0, 0, 50]),
-            ..Self::EVEN
-        }
-    }
-}
 
 thread_local! {
     static HERE: RefCell<Option<SimThreadContext>> = const { RefCell::new(None) };
@@ -111,11 +62,10 @@ enum Wait {
     Until(u64),
     Key { key: usize, until: Option<u64> },
     End(usize),
-    Ended,
 }
 
 struct ThreadEntry {
-    name: String,
+    process: ProcessNumber,
     wait: Wait,
     /// It became ready because its moment had come.
     timed_out: bool,
@@ -128,13 +78,19 @@ struct ThreadEntry {
 
 pub(super) struct ScheduleState {
     random: Random,
-    threads: Vec<ThreadEntry>,
+    /// Threads that have not ended, by their numbers.
+    threads: BTreeMap<usize, ThreadEntry>,
+    /// The names of all threads, also of those that have ended.
+    pub(super) names: Vec<String>,
+    processes: Vec<ProcessEntry>,
     /// The running thread; none after the end.
     current: usize,
     pub(super) trace: Trace,
     pub(super) failure: Option<String>,
     pub(super) ended: bool,
     pub(super) panicked: Vec<String>,
+    /// Threads of killed processes that never came to their end.
+    pub(super) stuck: Vec<String>,
 }
 
 /// Nobody.
@@ -152,12 +108,15 @@ impl Scheduler {
     pub(super) fn new(seed: u64, pace: SimPace, clock: Arc<SimClock>, trace: Trace) -> Self {
         let state = ScheduleState {
             random: Random::new(Random::new(seed).next() ^ 0x5c4e_d01e),
-            threads: Vec::new(),
+            threads: BTreeMap::new(),
+            names: Vec::new(),
+            processes: vec![ProcessEntry::default()],
             current: NOBODY,
             trace,
             failure: None,
             ended: false,
             panicked: Vec::new(),
+            stuck: Vec::new(),
         };
         Self { state: Mutex::new(state), pace, clock, over: Condvar::new() }
     }
@@ -173,19 +132,50 @@ impl Scheduler {
 
     /// A thread that is ready and has not begun.
     #[track_caller]
-    pub(super) fn add(&self, name: &str) -> usize {
+    pub(super) fn add(&self, process: ProcessNumber, name: &str) -> usize {
         let state = &mut *self.state();
-        let slow = self.pace.slow_one_in > 0 && state.random.below(self.pace.slow_one_in) == 0;
-        state.threads.push(ThreadEntry {
-            name: name.to_owned(),
+        let slow = state.one_in(self.pace.slow_one_in);
+        let number = state.names.len();
+        state.names.push(name.to_owned());
+        let entry = ThreadEntry {
+            process,
             wait: Wait::Ready,
             timed_out: false,
             slow,
             doing: "begin",
             place: Location::caller(),
             bell: Arc::new(Condvar::new()),
-        });
-        state.threads.len() - 1
+        };
+        state.threads.insert(number, entry);
+        number
+    }
+
+    /// A process without threads, whose clock is this much faster.
+    pub(super) fn add_process(&self, rate_ppm: i32) -> ProcessNumber {
+        let state = &mut *self.state();
+        state.processes.push(ProcessEntry { rate_ppm, ..ProcessEntry::default() });
+        ProcessNumber(state.processes.len() - 1)
+    }
+
+    /// Changes a process. The threads of one that is killed are ready to end.
+    pub(super) fn change_process(
+        &self,
+        number: ProcessNumber,
+        change: impl FnOnce(&mut ProcessEntry),
+    ) {
+        let state = &mut *self.state();
+        let process = &mut state.processes[number.0];
+        change(process);
+        if process.is_killed {
+            process.is_paused = false;
+            for entry in state.threads.values_mut().filter(|it| it.process == number) {
+                entry.wake();
+            }
+        }
+    }
+
+    pub(super) fn process(&self, number: ProcessNumber) -> ProcessEntry {
+        self.state().processes[number.0]
     }
 
     /// Picks the next thread and wakes it.
@@ -196,35 +186,42 @@ impl Scheduler {
         }
         loop {
             let now = self.now();
-            let mut next = None;
-            for entry in &mut state.threads {
-                let until = match entry.wait {
-                    Wait::Until(until) | Wait::Key { until: Some(until), .. } => until,
-                    Wait::Ready | Wait::Key { until: None, .. } | Wait::End(_) | Wait::Ended => {
-                        continue;
+            let (mut next, mut count) = (None, 0);
+            for entry in state.threads.values_mut() {
+                let is_paused = state.processes[entry.process.0].is_paused;
+                match entry.wait {
+                    Wait::Until(until) | Wait::Key { until: Some(until), .. } if until <= now => {
+                        entry.wait = Wait::Ready;
+                        entry.timed_out = true;
                     }
-                };
-                if until <= now {
-                    entry.wait = Wait::Ready;
-                    entry.timed_out = true;
-                } else {
-                    next = Some(next.map_or(until, |it: u64| it.min(until)));
+                    Wait::Until(until) | Wait::Key { until: Some(until), .. } if !is_paused => {
+                        next = Some(next.map_or(until, |it: u64| it.min(until)));
+                    }
+                    _ => {}
                 }
+                count += u64::from(entry.wait == Wait::Ready && !is_paused);
             }
-            let ready = |entry: &&ThreadEntry| entry.wait == Wait::Ready;
-            let count = state.threads.iter().filter(ready).count() as u64;
             if count > 0 {
                 let nth = state.random.below(count) as usize;
-                let mut all = state.threads.iter().enumerate();
-                let picked = all.by_ref().filter(|(_, it)| ready(it)).nth(nth);
-                let (picked, entry) = picked.expect("one of those that were counted");
+                let processes = &state.processes;
+                let is_ready = |entry: &ThreadEntry| {
+                    entry.wait == Wait::Ready && !processes[entry.process.0].is_paused
+                };
+                let mut ready = state.threads.iter().filter(|(_, it)| is_ready(it));
+                let (&picked, entry) = ready.nth(nth).expect("one of those that were counted");
                 entry.bell.notify_one();
                 state.current = picked;
                 return;
             }
             match next {
                 Some(until) => self.clock.advance(until - now),
-                None if state.threads.iter().all(|it| it.wait == Wait::Ended) => {
+                None if state
+                    .threads
+                    .values()
+                    .all(|it| state.processes[it.process.0].is_killed) =>
+                {
+                    let stuck = state.threads.keys().map(|it| state.names[*it].clone());
+                    state.stuck = stuck.collect();
                     state.ended = true;
                     self.over.notify_all();
                     return;
@@ -236,8 +233,11 @@ impl Scheduler {
 
     /// Ends the simulation with a failure: no thread goes on.
     fn fail(&self, state: &mut ScheduleState, why: &str) {
-        let waiting = state.threads.iter().filter(|it| it.wait != Wait::Ended);
-        let waiting = waiting.map(|it| format!("\n  {}: {} at {}", it.name, it.doing, it.place));
+        let waiting = state.threads.iter().map(|(number, it)| {
+            let is_paused = state.processes[it.process.0].is_paused;
+            let note = if is_paused { ", paused" } else { "" };
+            format!("\n  {}: {} at {}{note}", state.names[*number], it.doing, it.place)
+        });
         state.failure = Some(format!("{why}:{}", waiting.collect::<String>()));
         state.current = NOBODY;
         self.over.notify_all();
@@ -249,7 +249,7 @@ impl Scheduler {
         mut state: MutexGuard<'a, ScheduleState>,
         me: usize,
     ) -> MutexGuard<'a, ScheduleState> {
-        let bell = Arc::clone(&state.threads[me].bell);
+        let bell = Arc::clone(&state.entry(me).bell);
         while state.current != me {
             state = bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -270,27 +270,38 @@ impl Scheduler {
     pub(super) fn end(&self, me: usize, panicked: bool) {
         let state = &mut *self.state();
         state.trace.add(self.now(), me, "end", Location::caller());
-        if panicked {
-            let name = state.threads[me].name.clone();
+        let process = state.entry(me).process;
+        if panicked && !state.processes[process.0].is_killed {
+            let name = state.names[me].clone();
             state.panicked.push(name);
         }
-        state.threads[me].wait = Wait::Ended;
+        state.threads.remove(&me);
         state.wake(|it| it == Wait::End(me));
         self.pick(state);
     }
+}
 
-    /// The names of all threads.
-    pub(super) fn names(state: &ScheduleState) -> Vec<String> {
-        state.threads.iter().map(|it| it.name.clone()).collect()
+impl ThreadEntry {
+    fn wake(&mut self) {
+        self.wait = Wait::Ready;
+        self.timed_out = false;
     }
 }
 
 impl ScheduleState {
     fn wake(&mut self, which: impl Fn(Wait) -> bool) {
-        for entry in self.threads.iter_mut().filter(|it| which(it.wait)) {
-            entry.wait = Wait::Ready;
-            entry.timed_out = false;
-        }
+        self.threads.values_mut().filter(|it| which(it.wait)).for_each(ThreadEntry::wake);
+    }
+
+    /// A thread that has not ended.
+    fn entry(&mut self, number: usize) -> &mut ThreadEntry {
+        self.threads.get_mut(&number).expect("it has not ended")
+    }
+
+    /// True if a thread must end now: its process is killed, and it does not unwind yet.
+    fn must_end(&mut self, number: usize) -> bool {
+        let process = self.entry(number).process;
+        self.processes[process.0].is_killed && !std::thread::panicking()
     }
 
     fn one_in(&mut self, count: u64) -> bool {
@@ -306,13 +317,19 @@ impl SimThreadContext {
     ) -> MutexGuard<'_, ScheduleState> {
         let scheduler = &*self.scheduler;
         let mut state = scheduler.state();
+        if state.must_end(self.me) {
+            drop(state);
+            process::unwind();
+        }
         let step = state.random.below(scheduler.pace.step_us_max + 1);
         scheduler.clock.advance(step);
         state.trace.add(scheduler.now(), self.me, doing, place);
-        let entry = &mut state.threads[self.me];
+        let entry = state.entry(self.me);
         (entry.doing, entry.place) = (doing, place);
-        if state.trace.points() > scheduler.pace.points_max {
-            scheduler.fail(&mut state, "too many points: it goes round in circles");
+        let is_late = scheduler.now() > scheduler.pace.micros_max;
+        if is_late || state.trace.points() > scheduler.pace.points_max {
+            let bound = if is_late { "too much time" } else { "too many points" };
+            scheduler.fail(&mut state, &format!("{bound}: it goes round in circles"));
             drop(scheduler.await_turn(state, self.me));
             unreachable!("nobody goes on after a failure");
         }
@@ -321,10 +338,14 @@ impl SimThreadContext {
 
     /// Waits as told, and comes back when it is this thread's turn; whether its moment had come.
     fn wait(&self, mut state: MutexGuard<'_, ScheduleState>, wait: Wait) -> bool {
-        state.threads[self.me].wait = wait;
+        state.entry(self.me).wait = wait;
         self.scheduler.pick(&mut state);
-        let state = self.scheduler.await_turn(state, self.me);
-        state.threads[self.me].timed_out
+        let mut state = self.scheduler.await_turn(state, self.me);
+        if state.must_end(self.me) {
+            drop(state);
+            process::unwind();
+        }
+        state.entry(self.me).timed_out
     }
 
     /// A moment at which others may go on.
@@ -343,7 +364,7 @@ impl SimThreadContext {
         let pace = self.scheduler.pace;
         let mut state = self.point(doing, place);
         let mut takes = state.random.below(takes_us_max + 1);
-        if state.threads[self.me].slow {
+        if state.entry(self.me).slow {
             takes += state.random.below(pace.slow_us_max + 1);
         }
         if state.one_in(pace.pause_one_in) {
@@ -357,10 +378,17 @@ impl SimThreadContext {
         }
     }
 
+    /// The moment after a span of this thread's clock.
+    fn moment_after(&self, state: &mut ScheduleState, span_us: u64) -> u64 {
+        let process = state.entry(self.me).process;
+        let span_us = state.processes[process.0].true_span_us(span_us);
+        self.scheduler.now().saturating_add(span_us)
+    }
+
     #[track_caller]
     pub(crate) fn sleep(&self, micros: u64) {
-        let state = self.point("sleep", Location::caller());
-        let until = self.scheduler.now() + micros;
+        let mut state = self.point("sleep", Location::caller());
+        let until = self.moment_after(&mut state, micros);
         self.wait(state, Wait::Until(until));
     }
 
@@ -380,7 +408,7 @@ impl SimThreadContext {
             return true;
         }
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        let until = span.map(|span| self.scheduler.now().saturating_add(micros(span)));
+        let until = span.map(|span| self.moment_after(&mut state, micros(span)));
         !self.wait(state, Wait::Key { key, until })
     }
 
@@ -391,7 +419,7 @@ impl SimThreadContext {
 
     /// Makes all threads that wait for a key ready at this moment, at the latest.
     pub(crate) fn wake_all_at(&self, key: usize, moment_us: u64) {
-        for entry in &mut self.scheduler.state().threads {
+        for entry in self.scheduler.state().threads.values_mut() {
             if let Wait::Key { key: of, until } = &mut entry.wait
                 && *of == key
             {
@@ -409,11 +437,10 @@ impl SimThreadContext {
     pub(crate) fn signal_one(&self, key: usize) {
         let state = &mut *self.scheduler.state();
         let waits = |it: &ThreadEntry| matches!(it.wait, Wait::Key { key: of, .. } if of == key);
-        let count = state.threads.iter().filter(|it| waits(it)).count() as u64;
+        let count = state.threads.values().filter(|it| waits(it)).count() as u64;
         let nth = state.random.below(count) as usize;
-        if let Some(entry) = state.threads.iter_mut().filter(|it| waits(it)).nth(nth) {
-            entry.wait = Wait::Ready;
-            entry.timed_out = false;
+        if let Some(entry) = state.threads.values_mut().filter(|it| waits(it)).nth(nth) {
+            entry.wake();
         }
     }
 
@@ -421,7 +448,7 @@ impl SimThreadContext {
     #[track_caller]
     pub(super) fn join(&self, other: usize) {
         let state = self.point("join", Location::caller());
-        if state.threads[other].wait != Wait::Ended {
+        if state.threads.contains_key(&other) {
             self.wait(state, Wait::End(other));
         }
     }
