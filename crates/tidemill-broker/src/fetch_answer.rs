@@ -10,7 +10,7 @@
 use crate::answer::ResponseFrame;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::ops::Range;
-use tidemill_log::OutgoingChunk;
+use tidemill_log::{EpochEnd, OutgoingChunk};
 use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid, RequestHead, end_frame};
 
 #[cfg(test)]
@@ -47,6 +47,9 @@ pub(crate) struct PartitionAnswer {
     pub(crate) chunks: Vec<OutgoingChunk>,
     /// Offsets of the records in them, from the one on that was asked for.
     pub(crate) offsets: Range<i64>,
+    /// The client's log parts from this one here: its last epoch ended before its position
+    /// (KIP-595).
+    pub(crate) diverging: Option<EpochEnd>,
 }
 
 impl PartitionAnswer {
@@ -62,6 +65,7 @@ impl PartitionAnswer {
             aborted: Some(Vec::new()),
             chunks: Vec::new(),
             offsets: 0..0,
+            diverging: None,
         }
     }
 
@@ -76,6 +80,11 @@ impl PartitionAnswer {
             last_stable_offset: self.last_stable_offset,
             log_start_offset: self.log_start_offset,
         }
+    }
+
+    /// True if the client is told at once, whatever else it waits for.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.error != ErrorCode::None || self.diverging.is_some()
     }
 
     /// Records that were asked for. Offsets have no gaps.
@@ -192,6 +201,20 @@ impl FetchAnswerWriter {
                 }
             }
         }
+        match partition.diverging.filter(|_| self.flexible) {
+            Some(diverging) => self.diverging(diverging),
+            None => self.no_tags(),
+        }
+    }
+
+    /// The tagged fields of a partition with one of them: `DivergingEpoch`.
+    fn diverging(&mut self, EpochEnd { epoch, end }: EpochEnd) {
+        const TAG: u8 = 0;
+        // Its epoch, its end, and no tagged fields of its own.
+        const BYTES: u8 = 4 + 8 + 1;
+        self.buffer.put_slice(&[1, TAG, BYTES]);
+        self.buffer.put_i32(epoch.0);
+        self.buffer.put_i64(end.0);
         self.no_tags();
     }
 

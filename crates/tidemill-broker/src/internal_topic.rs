@@ -10,7 +10,7 @@
 //! one, and its records stay within reach.
 
 use crate::{Broker, refusal::RequestRefusal, topic_settings::Texts};
-use tidemill_log::StreamSpec;
+use tidemill_log::{LeaderEpoch, StreamSpec};
 use tidemill_wire::kafka::{ErrorCode, KafkaUuid};
 
 /// The upper half of the topics' ids: `tidemill` in ASCII. Ids of streams are random.
@@ -33,6 +33,8 @@ static INTERNAL_TOPICS: [InternalTopic; 2] = [
 pub(crate) const INTERNAL_PARTITIONS: i32 = 1;
 /// The start and the end of each of its partitions.
 pub(crate) const INTERNAL_OFFSET: i64 = 0;
+/// The leader epoch of each of its partitions.
+pub(crate) const INTERNAL_EPOCH: LeaderEpoch = LeaderEpoch(0);
 
 impl InternalTopic {
     /// The internal topics that no stream hides.

@@ -7,8 +7,8 @@
 //! marker ───────────────────────────▶ ledger: the transaction's end ─────▶ streamlet, taken down
 //! ```
 //!
-//! Read in this order: `open_transactions`, `history` (both plain and synchronous), `producer_ledger`,
-//! `readers`, `recovery`, `snapshot`.
+//! Read in this order: `leadership`, `open_transactions`, `history` (both plain and synchronous),
+//! `producer_ledger`, `readers`, `recovery`, `snapshot`.
 //!
 //! Invariants:
 //!
@@ -37,7 +37,7 @@ use std::sync::{
 };
 use tidemill_env::World;
 use tidemill_log::{Append, AppendError, AppendOptions, OnDurable, ReadError, Streamlet};
-use tidemill_types::{LeaderEpoch, Offset, ProducerId};
+use tidemill_types::{Offset, ProducerId};
 use tidemill_wire::{
     chunk::ChunkHead,
     kafka::{ErrorCode, KafkaString},
@@ -46,6 +46,7 @@ use tidemill_wire::{
 };
 
 pub(crate) mod history;
+mod leadership;
 pub(crate) mod open_transactions;
 mod producer_ledger;
 mod readers;
@@ -58,19 +59,6 @@ pub(crate) use snapshot::Snapshot;
 
 /// The first version of produce requests whose partitions are added to the transaction by them.
 pub(crate) const ADDS_FROM_VERSION: i16 = 12;
-/// The epoch of every leadership: this node leads all partitions, and has from the first record on.
-pub(crate) const FIRST_LEADER_EPOCH: LeaderEpoch = LeaderEpoch(0);
-
-/// Checks the leader epoch that a client knows, below 0 if it knows none.
-///
-/// # Errors
-/// The client knows of a later leader than this node does.
-pub(crate) fn check_leader_epoch(known: i32) -> Result<(), ErrorCode> {
-    if LeaderEpoch(known) > FIRST_LEADER_EPOCH {
-        return Err(ErrorCode::UnknownLeaderEpoch);
-    }
-    Ok(())
-}
 
 /// [`Partition::first_unstable`] before it is known.
 const UNKNOWN: i64 = i64::MIN;
@@ -310,8 +298,7 @@ impl Partition {
         chunk: ChunkBytes,
         lane: u64,
     ) -> Result<Append, AppendError> {
-        let (bytes, how) =
-            (chunk.bytes.len(), AppendOptions { order_key: lane, ..AppendOptions::default() });
+        let (bytes, how) = (chunk.bytes.len(), AppendOptions { order_key: lane });
         let append = if chunk.is_whole {
             self.streamlet.append_owned(head, chunk.bytes, how)?
         } else {

@@ -53,7 +53,9 @@ impl From<AppendError> for RequestRefusal {
                 tracing::warn!(%error, "an append failed");
                 ErrorCode::KafkaStorageError
             }
-            AppendError::Closed => ErrorCode::NotLeaderOrFollower,
+            AppendError::NotLeader { .. } | AppendError::Replica(_) | AppendError::Closed => {
+                ErrorCode::NotLeaderOrFollower
+            }
         };
         Self::with(code, &error)
     }
@@ -115,7 +117,12 @@ impl From<LogError> for RequestRefusal {
             LogError::Offset { .. } => ErrorCode::OffsetOutOfRange,
             // It stops; whoever takes its place will answer.
             LogError::Closed => ErrorCode::NotController,
-            LogError::Disk { .. } | LogError::Damaged { .. } | LogError::InUse(_) => {
+            LogError::Epoch(_) => ErrorCode::FencedLeaderEpoch,
+            LogError::Disk { .. }
+            | LogError::Damaged { .. }
+            | LogError::InUse(_)
+            | LogError::Incarnation { .. }
+            | LogError::Kept { .. } => {
                 tracing::error!(%error, "topics could not be changed");
                 ErrorCode::KafkaStorageError
             }

@@ -102,7 +102,7 @@ pub(crate) struct DueRecords {
     slots: Vec<(u32, PartitionAnswer)>,
     /// Bytes of records.
     pub(crate) bytes: usize,
-    /// A partition has an error to tell.
+    /// A partition has an error to tell, or that its client's log is not this one.
     pub(crate) failed: bool,
     /// A partition has more than fits.
     pub(crate) full: bool,
@@ -325,7 +325,7 @@ impl FetchSession {
             slot.looked = self.looks;
             let left = room.bytes.saturating_sub(found.bytes);
             let (answer, full) = slot.read(left, found.bytes == 0, self.committed);
-            let (bytes, failed) = (answer.bytes(), answer.error != ErrorCode::None);
+            let (bytes, failed) = (answer.bytes(), answer.is_urgent());
             if failed {
                 self.failed.insert(id);
             }
@@ -372,7 +372,7 @@ impl FetchSession {
         for (id, answer) in found.slots {
             let Some(slot) = self.slots.get_mut(&id) else { continue };
             let now = answer.reach();
-            let news = slot.told != Some(now) || answer.error != ErrorCode::None;
+            let news = slot.told != Some(now) || answer.is_urgent();
             if !all && !news && answer.chunks.is_empty() {
                 continue;
             }

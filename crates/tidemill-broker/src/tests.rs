@@ -11,6 +11,7 @@ mod admin;
 mod answers;
 mod documents;
 mod duplicates;
+mod epochs;
 mod faults;
 mod fetch;
 mod groups;

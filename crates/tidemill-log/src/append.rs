@@ -7,7 +7,7 @@ use crate::{
     error::AppendError,
     format::{ChunkRef, DATA_START, REF_BYTES, entry_bytes},
     log_core::with_room,
-    offset_tracker::{Notifications, OnDurable},
+    offset_tracker::{Notifications, OnDurable, TakenOffsets},
     options::Fsync,
     segment::Segment,
     streamlet::Streamlet,
@@ -17,6 +17,7 @@ use std::{io, sync::Arc};
 use tidemill_env::{
     RandomAccessFile,
     lock::{Condvar, Mutex},
+    sync::atomic::Ordering,
 };
 use tidemill_types::{GroupIx, LeaderEpoch, SegmentIx};
 use tidemill_wire::chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, stamp};
@@ -42,8 +43,12 @@ pub struct AppendOptions {
     /// Picks the active group, so chunks with one key keep their order. Use the producer id, or a
     /// number of the connection if there is none.
     pub order_key: u64,
-    /// Stamped into the chunk. 0 on a single node.
-    pub leader_epoch: LeaderEpoch,
+}
+
+impl AppendOptions {
+    fn origin(self) -> ChunkOrigin {
+        ChunkOrigin::Own { order_key: self.order_key }
+    }
 }
 
 /// An append that has its offsets. It counts (is acknowledged, is visible) when
@@ -56,6 +61,8 @@ pub struct Append {
     pub base_offset: i64,
     /// Offset of the chunk's last record.
     pub last_offset: i64,
+    /// The leader epoch under which it was appended.
+    pub leader_epoch: LeaderEpoch,
     /// The group it went to.
     pub group: GroupIx,
     /// The segment in the group.
@@ -105,7 +112,7 @@ fn disk_error(error: io::Error) -> AppendError {
 }
 
 /// A chunk to append.
-enum ChunkInput<'a> {
+pub(crate) enum ChunkInput<'a> {
     /// A slice of the caller's.
     Lent(&'a [u8]),
     Given(Bytes),
@@ -130,6 +137,14 @@ impl ChunkInput<'_> {
     }
 }
 
+/// The origin of a chunk.
+pub(crate) enum ChunkOrigin {
+    /// A client or a job of this node, which leads. The chunk goes to the group of this order key.
+    Own { order_key: u64 },
+    /// The leader, which has given it these offsets.
+    Leader(TakenOffsets),
+}
+
 /// The place of the next chunk of a group.
 struct AppendPosition {
     segment: Arc<Segment>,
@@ -140,8 +155,8 @@ struct AppendPosition {
 }
 
 impl Streamlet {
-    /// Appends one chunk, which is checked first. The log stores a copy with base offset and leader
-    /// epoch stamped in; the other bytes are as they are. Returns when the chunk is written, not
+    /// Appends one chunk, which is checked first, if this node leads the streamlet. The log stores a
+    /// copy with base offset and leader epoch stamped in; the other bytes are as they are. Returns when the chunk is written, not
     /// synced.
     ///
     /// Appends with one order key are stored in the order of the calls; calls with different keys
@@ -156,7 +171,7 @@ impl Streamlet {
         options: AppendOptions,
     ) -> Result<Append, AppendError> {
         let head = ChunkHead::check(chunk)?;
-        self.append_entry(&head, ChunkInput::Lent(chunk), options)
+        self.append_entry(&head, ChunkInput::Lent(chunk), options.origin())
     }
 
     /// As [`Self::append`], for a chunk that was checked: `head` is the result of
@@ -171,7 +186,7 @@ impl Streamlet {
         chunk: &[u8],
         options: AppendOptions,
     ) -> Result<Append, AppendError> {
-        self.append_entry(head, ChunkInput::Lent(chunk), options)
+        self.append_entry(head, ChunkInput::Lent(chunk), options.origin())
     }
 
     /// As [`Self::append_checked`], for a chunk that the caller gives away. If the buffer is not
@@ -186,31 +201,41 @@ impl Streamlet {
         chunk: Bytes,
         options: AppendOptions,
     ) -> Result<Append, AppendError> {
-        self.append_entry(head, ChunkInput::Given(chunk), options)
+        self.append_entry(head, ChunkInput::Given(chunk), options.origin())
     }
 
-    fn append_entry(
+    pub(crate) fn append_entry(
         self: &Arc<Self>,
         head: &ChunkHead,
         chunk: ChunkInput<'_>,
-        options: AppendOptions,
+        origin: ChunkOrigin,
     ) -> Result<Append, AppendError> {
         let bytes = chunk.bytes().len();
         if bytes != head.bytes {
             return Err(ChunkError::Short { have: bytes, want: head.bytes }.into());
         }
-        let max = self.stream.limits.max_chunk_bytes();
-        if bytes as u64 > max {
-            return Err(AppendError::TooLarge { bytes, max });
-        }
-        let (mut active_of_key, mut alone) = self.pick_group(options.order_key);
+        let order_key = match origin {
+            ChunkOrigin::Own { order_key } => {
+                let max = self.stream.limits.max_chunk_bytes();
+                if bytes as u64 > max {
+                    return Err(AppendError::TooLarge { bytes, max });
+                }
+                if !self.leads.load(Ordering::Relaxed) {
+                    return Err(AppendError::NotLeader { epoch: self.leader_epoch() });
+                }
+                order_key
+            }
+            // One group: they come in the order of their offsets.
+            ChunkOrigin::Leader(_) => 0,
+        };
+        let (mut active_of_key, mut alone) = self.pick_group(order_key);
         let mut active = loop {
             let active = active_of_key.lock();
             if !active.retired {
                 break active;
             }
             drop(active);
-            (active_of_key, alone) = self.pick_group(options.order_key);
+            (active_of_key, alone) = self.pick_group(order_key);
         };
         if self.is_failed()
             && let Some(error) = self.failure()
@@ -223,8 +248,13 @@ impl Streamlet {
         let room = self.room(&mut active, entry_bytes(bytes)).map_err(disk_error)?;
         active.idle_rounds = 0;
         let count = i64::from(head.record_count);
-        let base = self.offsets().take(count)?;
-        let outcome = match self.write(&room, head, base, chunk, options) {
+        // The role is looked at in the same step: no offset is given out under two epochs.
+        let taken = match origin {
+            ChunkOrigin::Own { .. } => self.offsets().take(count)?,
+            ChunkOrigin::Leader(sent) => self.offsets().take_replica(sent, count)?,
+        };
+        let base = taken.base;
+        let outcome = match self.write(&room, head, taken, chunk) {
             Ok(counts) => Ok(counts),
             Err(error) => Err(self.undo(&room, base, alone, error)),
         };
@@ -239,6 +269,7 @@ impl Streamlet {
                     streamlet: Arc::clone(self),
                     base_offset: base,
                     last_offset: base + count - 1,
+                    leader_epoch: taken.epoch,
                     group: room.segment.key.group,
                     segment: room.segment.key.index,
                     position: room.position,
@@ -348,20 +379,13 @@ impl Streamlet {
         self: &Arc<Self>,
         room: &AppendPosition,
         head: &ChunkHead,
-        base: i64,
+        taken: TakenOffsets,
         chunk: ChunkInput<'_>,
-        options: AppendOptions,
     ) -> io::Result<bool> {
         let AppendPosition { segment, position, .. } = room;
         let append_time_s = self.shared.append_time_s();
-        let reference = ChunkRef::of(
-            head,
-            base,
-            options.leader_epoch,
-            append_time_s,
-            room.durable,
-            self.floor(),
-        );
+        let reference =
+            ChunkRef::of(head, taken.base, taken.epoch, append_time_s, room.durable, self.floor());
         let bytes = reference.entry_bytes();
         let kept = self.write_entry(room, &reference, chunk)?;
         let fsync = self.fsync();

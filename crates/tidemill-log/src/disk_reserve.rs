@@ -48,16 +48,37 @@ impl DiskReserve {
         meta: &T,
     ) -> Result<(), LogError> {
         match meta::write(disk, folder, meta) {
-            Err(LogError::Disk { error, .. })
-                if has_no_room(&error) && disk.exists(&self.path).is_ok_and(|it| it) =>
-            {
-                // Until that is durable a file system may not give the room to others.
-                let above = self.path.parent().unwrap_or(folder);
-                let given_up = disk.remove(&self.path).and_then(|()| disk.sync_dir(above));
-                given_up.map_err(at(&self.path))?;
+            Err(LogError::Disk { error, .. }) if self.gives_room(disk, &error)? => {
                 meta::write(disk, folder, meta)
             }
             other => other,
         }
+    }
+
+    /// Runs an operation, and once more with the reserve's room if there is no other.
+    pub(crate) fn with_room<T>(
+        &self,
+        disk: &dyn Disk,
+        mut operation: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        match operation() {
+            Err(error) if self.give_up(disk, &error)? => operation(),
+            other => other,
+        }
+    }
+
+    fn gives_room(&self, disk: &dyn Disk, error: &io::Error) -> Result<bool, LogError> {
+        self.give_up(disk, error).map_err(at(&self.path))
+    }
+
+    /// Removes the reserve if there is one and `error` is for want of room.
+    fn give_up(&self, disk: &dyn Disk, error: &io::Error) -> io::Result<bool> {
+        if !has_no_room(error) || !disk.exists(&self.path).is_ok_and(|it| it) {
+            return Ok(false);
+        }
+        // Until that is durable a file system may not give the room to others.
+        disk.remove(&self.path)?;
+        disk.sync_dir(self.path.parent().unwrap_or(Path::new("")))?;
+        Ok(true)
     }
 }

@@ -1,8 +1,8 @@
 //! Errors: one enum per operation, with the data its caller needs for an answer.
 
-use crate::ids::SegmentKey;
+use crate::{epochs::EpochOver, ids::SegmentKey};
 use std::{io, path::PathBuf, sync::Arc};
-use tidemill_types::StreamletIx;
+use tidemill_types::{Incarnation, LeaderEpoch, Offset, StreamletIx};
 use tidemill_wire::chunk::ChunkError;
 
 /// Why a log or a stream could not be opened, made, changed or removed.
@@ -19,6 +19,30 @@ pub enum LogError {
     /// Another process has this folder open.
     #[error("{0} is in use by another process: stop it, or choose another data folder")]
     InUse(PathBuf),
+    /// A node of a later incarnation had this folder open, or one of the same.
+    #[error(
+        "{path} was opened under incarnation {newest}, so it cannot be opened under {given}: a \
+             node never uses an incarnation twice, and its data folder goes with it"
+    )]
+    Incarnation {
+        /// The log's folder.
+        path: PathBuf,
+        /// The node's incarnation.
+        given: Incarnation,
+        /// The newest that the folder has seen.
+        newest: Incarnation,
+    },
+    /// A leader epoch is not taken.
+    #[error(transparent)]
+    Epoch(#[from] EpochOver),
+    /// Only a copy is truncated, and nothing of it that was visible.
+    #[error("records from offset {end} on stay: {why}")]
+    Kept {
+        /// The first offset that was to go.
+        end: Offset,
+        /// The reason.
+        why: &'static str,
+    },
     /// The folder's own metadata are damaged.
     #[error("{path} is damaged: {why}. Nothing was changed; restore it from {path}.old or a copy")]
     Damaged {
@@ -87,9 +111,45 @@ pub enum AppendError {
     /// again, and goes on serving durable chunks.
     #[error("this streamlet's disk failed and it takes no appends until a restart: {0}")]
     Failed(Arc<str>),
+    /// This node does not lead the streamlet. Nothing changed; ask its leader.
+    #[error("this node does not lead the streamlet: the newest leader epoch is {epoch}")]
+    NotLeader {
+        /// The newest epoch that is known.
+        epoch: LeaderEpoch,
+    },
+    /// A leader's chunk does not belong at the end of this copy. Nothing changed.
+    #[error(transparent)]
+    Replica(#[from] ReplicaRefusal),
     /// The log was closed or the stream deleted.
     #[error("the log is closed or the stream deleted")]
     Closed,
+}
+
+/// Why a copy does not take its leader's chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplicaRefusal {
+    /// This node leads the streamlet itself.
+    #[error("this node leads the streamlet, under epoch {epoch}")]
+    Leads {
+        /// Its epoch.
+        epoch: LeaderEpoch,
+    },
+    /// The chunk is of a leader that is not followed, or of an epoch below the last record's.
+    #[error("a chunk of epoch {sent}: the streamlet is at {known}")]
+    Epoch {
+        /// The chunk's epoch.
+        sent: LeaderEpoch,
+        /// The copy's.
+        known: LeaderEpoch,
+    },
+    /// The chunk is not the next one.
+    #[error("a chunk at offset {sent}: the next one is {expected}")]
+    Offset {
+        /// The chunk's base offset.
+        sent: Offset,
+        /// The offset after the copy's last record.
+        expected: Offset,
+    },
 }
 
 /// Why groups could not be taken.

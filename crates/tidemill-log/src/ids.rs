@@ -4,7 +4,7 @@
 
 use crate::options::STREAMLETS_MAX;
 use std::{fmt, path::PathBuf};
-use tidemill_types::{GroupIx, Life, SegmentEpoch, SegmentIx, StreamletIx};
+use tidemill_types::{GroupIx, Incarnation, SegmentEpoch, SegmentIx, StreamletIx};
 
 /// A stream's id: 128 random bits, made when the stream is, never used again. Written as 32
 /// hexadecimal digits; it is a Kafka topic id as well.
@@ -29,29 +29,30 @@ impl StreamId {
     }
 }
 
-/// Groups that a streamlet can make in one life of its log.
-const GROUPS_OF_A_LIFE: u64 = 1 << 28;
+/// Groups that a streamlet can make in one incarnation of its node.
+const GROUPS_OF_AN_INCARNATION: u64 = 1 << 28;
 
-/// All groups of all lives are below.
-const GROUPS_END: u64 = (u32::MAX as u64 + 1) * GROUPS_OF_A_LIFE;
+/// All groups of all incarnations are below.
+const GROUPS_END: u64 = (u32::MAX as u64 + 1) * GROUPS_OF_AN_INCARNATION;
 
-/// The first group of a streamlet that is opened in this life. Readers remember groups by number,
-/// so no number is given twice, even if no file of the group is left on the disk.
-pub(crate) fn first_group(life: Life) -> GroupIx {
-    GroupIx(u64::from(life.0) * GROUPS_OF_A_LIFE)
+/// The first group of a streamlet that is opened in this incarnation. Readers remember groups by
+/// number, so no number is given twice, even if no file of the group is left on the disk.
+pub(crate) fn first_group(incarnation: Incarnation) -> GroupIx {
+    GroupIx(u64::from(incarnation.0) * GROUPS_OF_AN_INCARNATION)
 }
 
-/// The first epoch of a life: the life is in the upper half, so no life repeats an epoch.
-pub(crate) fn first_epoch(life: Life) -> SegmentEpoch {
-    SegmentEpoch(u64::from(life.0) << 32)
+/// The first epoch of an incarnation, which is in the upper half: no other incarnation of any node
+/// of the cluster makes the same epoch.
+pub(crate) fn first_epoch(incarnation: Incarnation) -> SegmentEpoch {
+    SegmentEpoch(u64::from(incarnation.0) << 32)
 }
 
-/// The life in which a segment was made, modulo 2³².
-pub(crate) fn life_of(epoch: SegmentEpoch) -> Life {
-    Life((epoch.0 >> 32) as u32)
+/// The incarnation in which a segment was made.
+pub(crate) fn incarnation_of(epoch: SegmentEpoch) -> Incarnation {
+    Incarnation((epoch.0 >> 32) as u32)
 }
 
-/// The identity of a segment file. Two files never have the same.
+/// The identity of a segment file. No two files of a cluster have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentKey {
     /// The stream.
@@ -64,6 +65,7 @@ pub struct SegmentKey {
     /// The segment's number in the group, from 0.
     pub index: SegmentIx,
     /// The use of a file: it grows with each segment of this log, so a recycled file has a new one.
+    /// Its upper half is the incarnation of the node that made the segment.
     pub epoch: SegmentEpoch,
 }
 

@@ -43,6 +43,8 @@
 //! - A chunk with a wrong checksum, position or identity is never served. Damage is an error that
 //!   names stream, segment and byte; chunks behind it can still be read.
 //! - Files without metadata are never deleted; they are left alone and reported.
+//! - Every append comes through a streamlet that this node leads, and has its leader epoch, which is
+//!   durable before and never taken again. A copy shows nothing that its leader has not published.
 //! - Memory: [`LogOptions::memory_bytes`], a block of [`LogOptions::read_ahead_bytes`] (or a chunk,
 //!   if that is longer) for each segment that a cursor is reading from the disk, and about a
 //!   kilobyte for each streamlet and segment.
@@ -53,7 +55,7 @@
 //! Nothing here reads a clock, opens a file or starts a thread but through [`tidemill_env`].
 //!
 //! Read the modules in this order: `format`, `segment`, `offset_tracker`, `streamlet`, `append`,
-//! `commit`, `read`, `recover`, `retention`, `log`. (The model is that of KerA, chapters 5 and 6,
+//! `commit`, `read`, `recover`, `epochs`, `epoch_journal`, `role`, `replica`, `retention`, `log`. (The model is that of KerA, chapters 5 and 6,
 //! within one node.)
 
 mod append;
@@ -61,6 +63,8 @@ mod block_pool;
 mod chunk_cache;
 mod commit;
 mod disk_reserve;
+mod epoch_journal;
+mod epochs;
 mod error;
 mod format;
 #[cfg(any(test, fuzzing))]
@@ -76,8 +80,10 @@ mod offset_tracker;
 mod options;
 mod read;
 mod recover;
+mod replica;
 mod report;
 mod retention;
+mod role;
 mod segment;
 mod stream;
 mod streamlet;
@@ -85,7 +91,8 @@ mod sync_figures;
 mod walk;
 
 pub use append::{Append, AppendOptions};
-pub use error::{AppendError, GroupError, LogError, ReadError};
+pub use epochs::{EpochEnd, EpochOver, EpochStart};
+pub use error::{AppendError, GroupError, LogError, ReadError, ReplicaRefusal};
 pub use groups::{GroupChunks, GroupCursor, GroupProgress};
 pub use ids::{SegmentKey, StreamId, is_stream_name};
 pub use log::Log;
@@ -93,10 +100,13 @@ pub use offset_tracker::{OnData, OnDurable};
 pub use options::{Fsync, Journal, LogOptions, Retention, StreamSpec};
 pub use read::{ChunkTime, Chunks, FileChunk, OutgoingChunk, ReadCursor, ReadLimit};
 pub use report::Finding;
+pub use role::{Landing, StartRole, StreamletRole};
 pub use stream::Stream;
 pub use streamlet::{DataSubscription, Streamlet};
 pub use sync_figures::SyncFigures;
-pub use tidemill_types::{GroupIx, LeaderEpoch, SegmentEpoch, SegmentIx, StreamletIx};
+pub use tidemill_types::{
+    GroupIx, Incarnation, LeaderEpoch, Offset, SegmentEpoch, SegmentIx, StreamletIx,
+};
 pub use tidemill_wire::chunk::{
     CHUNK_HEAD_BYTES, ChunkError, ChunkHead, Codec, crc32c, stamp, stamp_append_time,
 };

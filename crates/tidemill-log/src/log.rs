@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! FOLDER ┬ lock           held while the log is open
-//!        ├ meta           the log's life
+//!        ├ meta           the node's incarnation, and whether the log was closed
+//!        ├ epochs         leader epochs of all streamlets
 //!        ├ streams/ID ┬ meta                name, settings, first offsets
 //!        │            └ STREAMLET-GROUP-SEGMENT.seg
 //!        ├ pool           emptied files, for reuse
@@ -14,9 +15,11 @@
 use crate::{
     commit,
     disk_reserve::DiskReserve,
+    epoch_journal::{EpochJournal, EpochTable},
     error::LogError,
     ids::{StreamId, is_stream_name},
     log_core::{LogCore, at},
+    meta::{self, LogMeta},
     options::{LogOptions, StreamLimits, StreamSpec},
     recover::PendingSyncs,
     report::Finding,
@@ -33,10 +36,10 @@ use std::{
 };
 use tidemill_env::{
     Thread, World,
-    lock::{Mutex, RwLock, RwLockReadGuard},
+    lock::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
     sync::atomic::{AtomicBool, Ordering},
 };
-use tidemill_types::Micros;
+use tidemill_types::{Incarnation, Micros};
 
 mod bulk_sync;
 mod create;
@@ -44,7 +47,7 @@ mod delete;
 mod startup;
 mod stream_table;
 
-use startup::{Startup, next_life};
+use startup::{FolderState, Startup};
 use stream_table::StreamTable;
 
 struct OpenLog {
@@ -79,7 +82,8 @@ impl Log {
     /// segments that were open when the log stopped are scanned from their last mark.
     ///
     /// # Errors
-    /// Another process has it open, or the disk failed. Damage is not an error here: damaged files
+    /// Another process has it open, the folder has seen the incarnation or a later one, or the disk
+    /// failed. Damage is not an error here: damaged files
     /// are set aside ([`Self::findings`]) or reported when they are read.
     pub fn open(world: &World, folder: &Path, options: LogOptions) -> Result<Self, LogError> {
         let disk = &*world.disk;
@@ -96,15 +100,29 @@ impl Log {
         disk.sync_dir(folder).map_err(at(folder))?;
         let mut findings = Vec::new();
         let reserve = DiskReserve::new(folder, options.reserve_bytes.0);
-        let life = next_life(world, (folder, &reserve), &mut findings)?;
+        let given = options.incarnation;
+        let state = FolderState::open(world, (folder, &reserve), given, &mut findings)?;
+        let table = EpochTable::read(disk, folder, &mut findings)?;
         let threads = options.sync_threads;
         let trusted = TrustedClock::new(world.clock.wall_micros(), world.clock.monotonic_micros());
-        let shared = Arc::new(LogCore::new(world.clone(), options, (pool, reserve), life)?);
+        let shared =
+            Arc::new(LogCore::new(world.clone(), options, (pool, reserve), state.incarnation)?);
         let aside = folder.join("aside");
-        let mut opening =
-            Startup { shared: &shared, aside, finish: PendingSyncs::default(), settled: false };
+        let mut opening = Startup {
+            shared: &shared,
+            aside,
+            finish: PendingSyncs::default(),
+            settled: false,
+            begins_epochs: !state.was_closed || table.is_damaged,
+            epochs: table,
+            new_epochs: Vec::new(),
+        };
         let streams = opening.streams(&streams_folder, &mut findings)?;
         opening.finish.all(&shared)?;
+        let (table, new) = (&opening.epochs, &opening.new_epochs);
+        let all = || startup::epoch_records(&streams);
+        let journal = EpochJournal::open((disk, &shared.reserve), folder, table, new, all)?;
+        shared.set_epoch_journal(journal);
         retention::set_before_times(startup::segments(&streams));
         shared.hold(lock);
         let spawn = |index: usize| {
@@ -129,6 +147,12 @@ impl Log {
     #[must_use]
     pub fn options(&self) -> &LogOptions {
         &self.0.shared.options
+    }
+
+    /// The node's incarnation, which is in the identity of every segment that it makes.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.0.shared.incarnation
     }
 
     /// The folder it is in.
@@ -159,6 +183,11 @@ impl Log {
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Stream>> {
         self.streams().all().cloned().collect()
+    }
+
+    /// One change of streams at a time.
+    pub(crate) fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.0.change.lock()
     }
 
     fn streams(&self) -> RwLockReadGuard<'_, StreamTable> {
@@ -348,8 +377,15 @@ impl Log {
         };
         threads.into_iter().for_each(Thread::join);
         self.sync();
+        let is_whole = streamlets.iter().all(|streamlet| streamlet.is_durable());
         streamlets.iter().for_each(|streamlet| streamlet.close());
-        self.0.shared.unlock();
+        let shared = &self.0.shared;
+        if is_whole && shared.is_locked() {
+            let meta = LogMeta { incarnation: shared.incarnation, closed: true };
+            // Without it the next opening begins new epochs, which costs little.
+            let _not_said = meta::write(&*shared.world.disk, &self.0.folder, &meta);
+        }
+        shared.unlock();
     }
 }
 

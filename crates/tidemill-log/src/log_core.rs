@@ -8,9 +8,10 @@ use crate::{
     chunk_cache::ChunkCache,
     commit::{FileSystemSync, SyncScheduler, SyncWork},
     disk_reserve::DiskReserve,
+    epoch_journal::{EpochJournal, EpochRecord},
     error::LogError,
     format::SegmentHead,
-    ids::{SegmentKey, first_epoch, life_of},
+    ids::{SegmentKey, first_epoch, incarnation_of},
     options::{Journal, LogOptions},
     retention::is_ahead,
     segment::Segment,
@@ -26,7 +27,7 @@ use tidemill_env::{
     lock::Mutex,
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
-use tidemill_types::{Life, SegmentEpoch, Span};
+use tidemill_types::{Incarnation, SegmentEpoch, Span};
 
 /// Emptied segment files: path and length.
 #[derive(Default)]
@@ -53,9 +54,11 @@ pub(crate) struct LogCore {
     pub(crate) reserve: DiskReserve,
     pool_folder: PathBuf,
     pool: Mutex<FilePool>,
-    /// The life of the log: the number of times it was opened.
-    pub(crate) life: Life,
-    /// The next segment's epoch. Its upper half is the log's life, so it never repeats.
+    /// The incarnation of the node.
+    pub(crate) incarnation: Incarnation,
+    /// The leader epochs of all streamlets on the disk; none until the log is recovered.
+    epochs: Mutex<Option<EpochJournal>>,
+    /// The next segment's epoch. Its upper half is the incarnation, so it never repeats.
     epoch: AtomicU64,
     /// The latest moment at which a chunk came, as the log has it, in seconds since 1970.
     newest_s: AtomicU32,
@@ -80,7 +83,7 @@ impl LogCore {
         world: World,
         options: LogOptions,
         (pool_folder, reserve): (PathBuf, DiskReserve),
-        life: Life,
+        incarnation: Incarnation,
     ) -> Result<Self, LogError> {
         let memory = ChunkCache::new(options.memory_bytes.0);
         // Opened before anything is written, so that it tells of every error since.
@@ -103,8 +106,9 @@ impl LogCore {
             reserve,
             pool_folder,
             pool: Mutex::default(),
-            life,
-            epoch: AtomicU64::new(first_epoch(life).0),
+            incarnation,
+            epochs: Mutex::new(None),
+            epoch: AtomicU64::new(first_epoch(incarnation).0),
             newest_s: AtomicU32::new(0),
             highest_s: AtomicU32::new(0),
             moves: AtomicU64::new(0),
@@ -130,6 +134,11 @@ impl LogCore {
         *self.lock.lock() = Some(lock);
     }
 
+    /// True until [`Self::unlock`].
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock.lock().is_some()
+    }
+
     /// Lets go of the folder's lock: nothing is written any more.
     pub(crate) fn unlock(&self) {
         *self.lock.lock() = None;
@@ -148,8 +157,21 @@ impl LogCore {
         SegmentEpoch(self.epoch.fetch_add(1, Ordering::SeqCst))
     }
 
-    pub(crate) fn is_of_this_life(&self, key: &SegmentKey) -> bool {
-        life_of(key.epoch) == self.life
+    pub(crate) fn is_of_this_incarnation(&self, key: &SegmentKey) -> bool {
+        incarnation_of(key.epoch) == self.incarnation
+    }
+
+    /// Changes of epochs go to this journal from now on.
+    pub(crate) fn set_epoch_journal(&self, journal: EpochJournal) {
+        *self.epochs.lock() = Some(journal);
+    }
+
+    /// Makes changes of epochs durable.
+    pub(crate) fn note_epochs(&self, records: &[EpochRecord]) -> Result<(), LogError> {
+        match &mut *self.epochs.lock() {
+            Some(journal) => journal.append(&*self.world.disk, records),
+            None => Err(LogError::Closed),
+        }
     }
 
     /// When a chunk comes that comes now, in seconds since 1970: never before another that is

@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tidemill_env::Disk;
-use tidemill_types::{Life, StreamletIx};
+use tidemill_types::{Incarnation, StreamletIx};
 use tidemill_wire::chunk::crc32c;
 
 /// The file of metadata in each folder that has one.
@@ -26,8 +26,13 @@ const TITLE: &str = "tidemill-meta 1 crc32c=";
 /// The metadata of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogMeta {
-    /// The life of the log: the number of times it was opened.
-    pub(crate) life: Life,
+    /// The incarnation of the node that opened the log last. It was called `life` before there
+    /// were clusters, and counted the openings.
+    #[serde(alias = "life")]
+    pub(crate) incarnation: Incarnation,
+    /// The log was closed, with all of it durable, and not opened since.
+    #[serde(default)]
+    pub(crate) closed: bool,
 }
 
 /// The metadata of a stream.

@@ -8,16 +8,24 @@
 //! lands in any order; the watermark passes a chunk when all before it have landed. So readers see
 //! a prefix of the appended chunks, and an acknowledged chunk has no gap before it.
 //!
+//! Chunks *land* when they are as durable here as the stream asks. The watermark passes what has
+//! landed here and is on enough copies elsewhere: a leader that is alone waits for no copies, a
+//! copy goes as far as its leader says.
+//!
 //! Any number of notifications may wait for one offset, in the order of their registration.
 //!
 //! Invariants: the watermark never goes back; each notification is sent exactly once, and never
 //! under a lock: functions that move an offset return the notifications to send.
 
-use crate::error::AppendError;
+use crate::{
+    error::{AppendError, ReplicaRefusal},
+    role::{Landing, StreamletRole},
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
+use tidemill_types::{LeaderEpoch, Offset};
 
 /// Called once, when an append counts or never will.
 pub type OnDurable = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
@@ -41,12 +49,24 @@ pub(crate) struct OffsetTracker {
     start: i64,
     watermark: i64,
     next: i64,
+    /// All below has landed: it was there when the log was opened.
+    recovered: i64,
+    /// Copies elsewhere have all below. [`i64::MAX`] if none are waited for.
+    replicated: i64,
+    role: StreamletRole,
     flights: VecDeque<InFlight>,
     failed: Option<AppendError>,
     /// Subscribers that wait for the watermark to pass an offset, beside those of `flights`.
     waiters: BTreeMap<WaitKey, OnDurable>,
     readers: BTreeMap<WaitKey, OnData>,
     next_turn: u64,
+}
+
+/// Offsets that an append took, and the epoch under which it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TakenOffsets {
+    pub(crate) base: i64,
+    pub(crate) epoch: LeaderEpoch,
 }
 
 /// Notifications to send once no lock is held.
@@ -74,18 +94,61 @@ pub(crate) enum Registration {
 }
 
 impl OffsetTracker {
-    /// All below `next` is durable.
-    pub(crate) fn new(start: i64, next: i64) -> Self {
-        Self {
+    /// All below `next` has landed.
+    pub(crate) fn new(start: i64, next: i64, role: StreamletRole, landing: Landing) -> Self {
+        let mut tracker = Self {
             start,
-            watermark: next,
+            watermark: start.min(next),
             next,
+            recovered: next,
+            replicated: start,
+            role,
             flights: VecDeque::new(),
             failed: None,
             waiters: BTreeMap::new(),
             readers: BTreeMap::new(),
             next_turn: 0,
+        };
+        tracker.set_landing(landing);
+        let nobody_waits = tracker.advance();
+        debug_assert!(nobody_waits.durable.is_empty() && nobody_waits.data.is_empty());
+        tracker
+    }
+
+    pub(crate) fn role(&self) -> StreamletRole {
+        self.role
+    }
+
+    /// Sets the role. Readers are called, as their requests may be refused from now on. Appends
+    /// that wait for copies are refused if this is no leader any more: whether they will count is
+    /// for another node to say.
+    pub(crate) fn set_role(&mut self, role: StreamletRole, landing: Landing) -> Notifications {
+        self.role = role;
+        self.set_landing(landing);
+        let mut notices = self.advance();
+        notices.data.extend(std::mem::take(&mut self.readers).into_values());
+        if let StreamletRole::Copy(epoch) = role {
+            let flights = self.flights.iter_mut().filter_map(|it| it.notice.take());
+            let waiting: Vec<_> = flights.collect();
+            let waiting =
+                waiting.into_iter().chain(std::mem::take(&mut self.waiters).into_values());
+            let refused = |it| (it, Err(AppendError::NotLeader { epoch }));
+            notices.durable.extend(waiting.map(refused));
         }
+        notices
+    }
+
+    fn set_landing(&mut self, landing: Landing) {
+        self.replicated = match landing {
+            Landing::Local => i64::MAX,
+            Landing::Replicated => self.watermark,
+        };
+    }
+
+    /// Copies elsewhere have all below `end`.
+    pub(crate) fn set_replicated(&mut self, end: Offset) -> Notifications {
+        self.replicated = self.replicated.max(end.0);
+        self.advance()
     }
 
     pub(crate) fn start(&self) -> i64 {
@@ -114,15 +177,44 @@ impl OffsetTracker {
         self.start = self.start.max(to.min(self.watermark));
     }
 
-    /// Takes the offsets of a chunk: its base offset.
-    pub(crate) fn take(&mut self, offsets: i64) -> Result<i64, AppendError> {
+    /// Takes the offsets of a chunk of a leader's own.
+    pub(crate) fn take(&mut self, offsets: i64) -> Result<TakenOffsets, AppendError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
+        match self.role {
+            StreamletRole::Leader(epoch) => Ok(self.take_next(offsets, epoch)),
+            StreamletRole::Copy(epoch) => Err(AppendError::NotLeader { epoch }),
+        }
+    }
+
+    /// Takes the offsets of a chunk that a leader sent to this copy: they must be the next ones.
+    pub(crate) fn take_replica(
+        &mut self,
+        sent: TakenOffsets,
+        offsets: i64,
+    ) -> Result<TakenOffsets, AppendError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        match self.role {
+            StreamletRole::Leader(epoch) => Err(ReplicaRefusal::Leads { epoch }.into()),
+            StreamletRole::Copy(epoch) if sent.epoch > epoch => {
+                Err(ReplicaRefusal::Epoch { sent: sent.epoch, known: epoch }.into())
+            }
+            StreamletRole::Copy(_) if sent.base != self.next => {
+                let (sent, expected) = (Offset(sent.base), Offset(self.next));
+                Err(ReplicaRefusal::Offset { sent, expected }.into())
+            }
+            StreamletRole::Copy(_) => Ok(self.take_next(offsets, sent.epoch)),
+        }
+    }
+
+    fn take_next(&mut self, offsets: i64, epoch: LeaderEpoch) -> TakenOffsets {
         let base = self.next;
         self.next += offsets;
         self.flights.push_back(InFlight { base, last: self.next - 1, landed: false, notice: None });
-        Ok(base)
+        TakenOffsets { base, epoch }
     }
 
     /// Gives the offsets back that were taken last. False if others were taken since.
@@ -147,14 +239,23 @@ impl OffsetTracker {
                 flight.landed = true;
             }
         }
+        self.advance()
+    }
+
+    /// Moves the watermark as far as it may go.
+    fn advance(&mut self) -> Notifications {
         let mut notices = Notifications::default();
-        while self.flights.front().is_some_and(|it| it.landed) {
+        if self.watermark < self.recovered {
+            self.watermark = self.watermark.max(self.recovered.min(self.replicated));
+        }
+        while self.flights.front().is_some_and(|it| it.landed && it.last < self.replicated) {
             let flight = self.flights.pop_front().expect("it is in front");
             self.watermark = flight.last + 1;
             notices.durable.extend(flight.notice.map(|it| (it, Ok(()))));
             let waited = due(&mut self.waiters, self.watermark);
             notices.durable.extend(waited.map(|it| (it, Ok(()))));
         }
+        notices.durable.extend(due(&mut self.waiters, self.watermark).map(|it| (it, Ok(()))));
         notices.data.extend(due(&mut self.readers, self.watermark));
         notices
     }

@@ -1,9 +1,10 @@
 //! Settings as plain values: of a log, and of a stream in it.
 
+use crate::role::StartRole;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tidemill_env::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use tidemill_types::{ByteSize, Span};
+use tidemill_types::{ByteSize, Incarnation, Span};
 
 /// Streamlets of a stream, at the most.
 pub(crate) const STREAMLETS_MAX: u32 = 100_000;
@@ -40,6 +41,12 @@ pub enum Journal {
 /// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
+    /// The incarnation of the node in its cluster: above all that the folder has seen, and used by
+    /// no other node. Default none: the node is alone, and its incarnations are counted in the
+    /// folder.
+    pub incarnation: Option<Incarnation>,
+    /// The roles of all streamlets to begin with. Default: alone.
+    pub role: StartRole,
     /// For streams that do not say otherwise. Default: always.
     pub fsync: Fsync,
     /// The way segments are written. Default: positioned writes. It can change between two
@@ -72,6 +79,8 @@ pub struct LogOptions {
 impl Default for LogOptions {
     fn default() -> Self {
         Self {
+            incarnation: None,
+            role: StartRole::Alone,
             fsync: Fsync::Always,
             journal: Journal::Write,
             sync_threads: 2,

@@ -18,6 +18,8 @@
 //! to new files only.
 
 use crate::{
+    epoch_journal::Truncation,
+    epochs::EpochStart,
     error::LogError,
     format::{ChunkRef, DATA_START, SegmentHead, SegmentMark},
     ids::{SegmentKey, SegmentName},
@@ -32,7 +34,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_types::GroupIx;
+use tidemill_types::{GroupIx, LeaderEpoch, Offset};
 
 mod offset_gap;
 mod pending_syncs;
@@ -44,6 +46,13 @@ const SCAN_BYTES: u64 = 256 << 10;
 /// The number of bytes behind zeros that a scan searches for proof of damage.
 const BEHIND_ZEROS: u64 = 64 << 10;
 
+/// The files of a streamlet after a stop, and what its metadata say.
+pub(crate) struct StreamletRemains {
+    pub(crate) files: Vec<SegmentFile>,
+    pub(crate) next_group: GroupIx,
+    pub(crate) start: i64,
+}
+
 /// The rest of a streamlet after a stop.
 pub(crate) struct RecoveredStreamlet {
     pub(crate) segments: Vec<Arc<Segment>>,
@@ -52,6 +61,8 @@ pub(crate) struct RecoveredStreamlet {
     pub(crate) next_group: GroupIx,
     pub(crate) start: i64,
     pub(crate) next: i64,
+    /// The epochs of the chunks that were read, in the order of their offsets.
+    pub(crate) tail_epochs: Vec<EpochStart>,
 }
 
 /// A segment file whose head is good.
@@ -71,6 +82,14 @@ struct ScannedChunk {
     base: i64,
     last: i64,
     position: u64,
+    epoch: LeaderEpoch,
+}
+
+impl ScannedChunk {
+    fn of(reference: &ChunkRef, position: u64) -> Self {
+        let ChunkRef { base, last, leader_epoch: epoch, .. } = *reference;
+        Self { base, last, position, epoch }
+    }
 }
 
 /// A segment, scanned.
@@ -110,33 +129,45 @@ pub(crate) fn inspect(
     Ok(Ok(SegmentFile { path: path.to_owned(), key, created_us, was_used, mark }))
 }
 
-/// Opens one streamlet. `start` comes from its metadata. It may be served once the
-/// [`UnsyncedSegments`] are synced and marked.
+/// Opens one streamlet. It may be served once the [`UnsyncedSegments`] are synced and marked.
+/// Truncations that a crash cut short are carried out.
 pub(crate) fn streamlet(
     shared: &LogCore,
     aside: &Path,
-    files: Vec<SegmentFile>,
-    next_group: GroupIx,
-    start: i64,
+    remains: StreamletRemains,
+    truncations: &[Truncation],
     always: bool,
     findings: &mut Vec<Finding>,
 ) -> Result<(RecoveredStreamlet, UnsyncedSegments), LogError> {
+    let StreamletRemains { files, next_group, start } = remains;
     let mut scanned = Vec::with_capacity(files.len());
     for file in files {
         let path = file.path.clone();
         scanned.push(scan(shared, file, findings).map_err(at(&path))?);
     }
+    for segment in &mut scanned {
+        truncate(shared, aside, segment, truncations, findings)?;
+    }
+    let tail_epochs = tail_epochs(&scanned);
     let floor = scanned.iter().map(|it| it.floor).fold(start, i64::max);
     if let Some(gap) = offset_gap::find(shared, &scanned, floor)? {
         for segment in &mut scanned {
-            offset_gap::cut(shared, aside, segment, (gap, floor), findings)?;
+            let cut = |path, position, copy| Finding::BehindGap { path, position, copy };
+            let found = offset_gap::cut(shared, aside, segment, (gap, floor), cut)?;
+            findings.extend(found);
         }
     }
     // Never below the floor: if the newest segment is lost as a whole, offsets that others say are
     // durable are not given out again.
     let next = scanned.iter().map(|it| it.now.end).fold(floor, i64::max);
-    let mut recovered =
-        RecoveredStreamlet { segments: vec![], unsynced: vec![], next_group, start, next };
+    let mut recovered = RecoveredStreamlet {
+        segments: vec![],
+        unsynced: vec![],
+        next_group,
+        start,
+        next,
+        tail_epochs,
+    };
     let mut left = UnsyncedSegments::default();
     for segment in scanned {
         let path = segment.file.path.clone();
@@ -145,6 +176,34 @@ pub(crate) fn streamlet(
     // Once all of it is durable, marks may say so.
     left.floor = if recovered.unsynced.is_empty() { next } else { floor };
     Ok((recovered, left))
+}
+
+/// Cuts off what a truncation took from a segment. What was durable before it says nothing about
+/// offsets that are given out again.
+fn truncate(
+    shared: &LogCore,
+    aside: &Path,
+    segment: &mut ScannedSegment,
+    truncations: &[Truncation],
+    findings: &mut Vec<Finding>,
+) -> Result<(), LogError> {
+    let of_it = truncations.iter().filter(|it| segment.file.key.epoch < it.before);
+    let Some(Offset(end)) = of_it.map(|it| it.end).min() else { return Ok(()) };
+    segment.floor = segment.floor.min(end);
+    segment.now.floor = segment.now.floor.min(end);
+    let cut = |path, position, copy| Finding::Truncated { path, position, copy };
+    findings.extend(offset_gap::cut(shared, aside, segment, (end, segment.floor), cut)?);
+    Ok(())
+}
+
+/// The epochs of the chunks that were read.
+fn tail_epochs(scanned: &[ScannedSegment]) -> Vec<EpochStart> {
+    let chunks = scanned.iter().flat_map(|it| &it.tail);
+    let mut epochs: Vec<EpochStart> =
+        chunks.map(|it| EpochStart { epoch: it.epoch, start: Offset(it.base) }).collect();
+    epochs.sort_by_key(|it| it.start);
+    epochs.dedup_by_key(|it| it.epoch);
+    epochs
 }
 
 fn scan(
@@ -238,7 +297,7 @@ impl ScannedSegment {
         now.max_timestamp_ms = now.max_timestamp_ms.max(reference.max_timestamp_ms);
         now.appended_s = now.appended_s.max(reference.appended_s);
         self.floor = self.floor.max(reference.floor);
-        self.tail.push(ScannedChunk { base: reference.base, last: reference.last, position });
+        self.tail.push(ScannedChunk::of(reference, position));
     }
 }
 

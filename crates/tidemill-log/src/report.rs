@@ -40,6 +40,16 @@ pub enum Finding {
         /// Where the bytes are kept.
         copy: PathBuf,
     },
+    /// Chunks of a copy that its leader did not have: a truncation that a crash cut short was
+    /// carried out. They were copied aside and cut off.
+    Truncated {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where it ends now.
+        position: u64,
+        /// Where the bytes are kept.
+        copy: PathBuf,
+    },
 }
 
 impl fmt::Display for Finding {
@@ -55,6 +65,10 @@ impl fmt::Display for Finding {
             Self::BehindGap { path, position, copy } => {
                 let (path, copy) = (path.display(), copy.display());
                 write!(f, "{path}: cut at byte {position}, behind a gap; kept in {copy}")
+            }
+            Self::Truncated { path, position, copy } => {
+                let (path, copy) = (path.display(), copy.display());
+                write!(f, "{path}: cut at byte {position}, as its leader's log; kept in {copy}")
             }
         }
     }

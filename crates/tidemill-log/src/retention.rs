@@ -119,7 +119,7 @@ impl Streamlet {
         let is_sure = now.is_sure;
         let watermark = self.offsets().watermark();
         let see = |segment: &Arc<Segment>| {
-            let has_age = is_sure || self.shared.is_of_this_life(&segment.key);
+            let has_age = is_sure || self.shared.is_of_this_incarnation(&segment.key);
             let mut state = segment.state();
             // What is appended to still may have come later.
             if is_sure && state.sealed && is_ahead(state.appended_s, now.clock_s) {

@@ -1,12 +1,14 @@
 //! A stream: its streamlets under one name.
 
 use crate::{
+    epoch_journal::StreamletEpochs,
     error::LogError,
     ids::StreamId,
     log_core::LogCore,
     meta,
     options::{Fsync, StreamSpec},
     recover::RecoveredStreamlet,
+    role::{StartRole, StreamletRole},
     streamlet::{StreamCore, Streamlet},
 };
 use std::sync::Arc;
@@ -58,6 +60,20 @@ impl Stream {
         self.streamlets.read().clone()
     }
 
+    /// The role of this node for each streamlet, by number.
+    #[must_use]
+    pub fn roles(&self) -> Vec<StreamletRole> {
+        self.streamlets.read().iter().map(|it| it.role()).collect()
+    }
+
+    /// Puts a streamlet in the place of the one of its number.
+    pub(crate) fn replace(&self, streamlet: &Arc<Streamlet>) {
+        let mut streamlets = self.streamlets.write();
+        if let Some(place) = streamlets.get_mut(streamlet.index.0 as usize) {
+            *place = Arc::clone(streamlet);
+        }
+    }
+
     /// Writes these settings to the disk, then uses them. Earlier chunks are as durable as the
     /// settings ask when this returns. A stream that `is_new` may not use the disk reserve.
     pub(crate) fn apply(&self, spec: StreamSpec, is_new: bool) -> Result<(), LogError> {
@@ -101,8 +117,16 @@ impl Stream {
                 next_group: GroupIx(0),
                 start: 0,
                 next: 0,
+                tail_epochs: vec![],
             };
-            streamlets.push(Streamlet::new(&self.shared, &self.core, StreamletIx(index), empty));
+            let (index, epochs) = (StreamletIx(index), StreamletEpochs::default());
+            let first = epochs.history.highest();
+            let role = match self.shared.options.role {
+                StartRole::Alone => StreamletRole::Leader(first),
+                StartRole::Copy => StreamletRole::Copy(first),
+            };
+            let made = Streamlet::new(&self.shared, &self.core, index, empty, epochs, role);
+            streamlets.push(made);
         }
         streamlets.iter().for_each(|it| it.set_active_groups(spec.active_groups));
     }

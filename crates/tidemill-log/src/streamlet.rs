@@ -11,6 +11,7 @@
 
 use crate::{
     append::ActiveGroup,
+    epoch_journal::StreamletEpochs,
     error::AppendError,
     groups::Applications,
     ids::SegmentKey,
@@ -20,6 +21,7 @@ use crate::{
         Notifications, OffsetTracker, OnData, OnDurable, Registration, WaitKey, failure,
     },
     options::{Fsync, StreamLimits, StreamSpec},
+    role::{Landing, StreamletRole},
     segment::Segment,
 };
 use std::{
@@ -104,6 +106,10 @@ pub struct Streamlet {
     /// Wakes threads that wait for segments to become durable, or to fail.
     synced: Condvar,
     offsets: Mutex<OffsetTracker>,
+    /// The epochs of its records. A change of role holds this lock, and takes that of `offsets`.
+    pub(crate) epochs: Mutex<StreamletEpochs>,
+    /// This node leads it; a hint for appends, which ask again when they take their offsets.
+    pub(crate) leads: AtomicBool,
     /// Everything below is durable. Chunk references carry it to a recovery.
     floor: AtomicI64,
     failed: AtomicBool,
@@ -135,12 +141,14 @@ impl Drop for DataSubscription {
 }
 
 impl Streamlet {
-    /// A streamlet with these segments; offsets go on at `next`.
+    /// A streamlet with these segments and epochs; offsets go on at `next`.
     pub(crate) fn new(
         shared: &Arc<LogCore>,
         stream: &Arc<StreamCore>,
         index: StreamletIx,
         recovered: crate::recover::RecoveredStreamlet,
+        epochs: StreamletEpochs,
+        role: StreamletRole,
     ) -> Arc<Self> {
         let place = |segment: Arc<Segment>| (SegmentPlace::of(&segment), segment);
         for segment in &recovered.segments {
@@ -148,6 +156,8 @@ impl Streamlet {
         }
         let unsynced = recovered.unsynced;
         let durable = unsynced.iter().map(|it| it.range().0).fold(recovered.next, i64::min);
+        let landing = if role.leads() { Landing::Local } else { Landing::Replicated };
+        let offsets = OffsetTracker::new(recovered.start, recovered.next, role, landing);
         let streamlet = Self {
             shared: Arc::clone(shared),
             stream: Arc::clone(stream),
@@ -157,7 +167,9 @@ impl Streamlet {
             segments: RwLock::new(recovered.segments.into_iter().map(place).collect()),
             unsynced: Mutex::new(unsynced.clone()),
             synced: Condvar::new(),
-            offsets: Mutex::new(OffsetTracker::new(recovered.start, recovered.next)),
+            offsets: Mutex::new(offsets),
+            epochs: Mutex::new(epochs),
+            leads: AtomicBool::new(role.leads()),
             floor: AtomicI64::new(durable),
             failed: AtomicBool::new(false),
             progress_floor: AtomicI64::new(0),
@@ -299,13 +311,23 @@ impl Streamlet {
         self.end(AppendError::Closed).send();
     }
 
-    fn end(&self, error: AppendError) -> Notifications {
+    /// Ends the appends with this error; the caller sends the notifications.
+    pub(crate) fn end(&self, error: AppendError) -> Notifications {
         self.failed.store(true, Ordering::SeqCst);
         let notices = self.offsets().fail(error);
         // A waiting thread has read `failed` before this, or is woken now.
         drop(self.unsynced());
         self.synced.notify_all();
         notices
+    }
+
+    /// True if all that was ever appended is on the disk.
+    pub(crate) fn is_durable(&self) -> bool {
+        let durable = |it: &Arc<Segment>| {
+            let state = it.state();
+            state.unsynced.is_none() && state.durable == state.written
+        };
+        !self.is_failed() && self.segments().values().all(durable)
     }
 
     /// The floor that chunk references carry: all offsets of the streamlet below it are durable.

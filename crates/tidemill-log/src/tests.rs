@@ -117,11 +117,12 @@ fn what_is_appended_is_visible_once_it_is_durable() {
 fn chunks_of_many_records_are_found_by_any_of_their_offsets() {
     let sim = World::simulated(1);
     let (log, streamlet) = started(&sim, spec());
+    streamlet.become_leader(LeaderEpoch(5), Landing::Local).unwrap();
     let mut bases = Vec::new();
     for count in (1..60).map(|it| it * 7 % 50 + 1) {
         let made = streamlet.append(
             &Batch { value: vec![1; 3000], ..Batch::of(count) }.bytes(),
-            AppendOptions { leader_epoch: LeaderEpoch(5), ..AppendOptions::default() },
+            AppendOptions::default(),
         );
         let made = made.unwrap();
         bases.push(made.base_offset..=made.last_offset);
@@ -166,7 +167,7 @@ fn several_groups_are_one_run_of_offsets_whatever_their_number() {
         }
         for lane in 0..6 {
             let text = format!("{round}-{lane}-{}", "x".repeat(400)).into_bytes();
-            let options = AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) };
+            let options = AppendOptions { order_key: lane };
             let append = streamlet.append(&batch_with(&text), options).unwrap();
             assert_eq!(append.base_offset, wanted.len() as i64);
             wanted.push(text);
@@ -241,7 +242,7 @@ fn appended_by_threads(journal: Journal, memory_bytes: u64) {
             let body = move || {
                 for index in 0..100 {
                     let text = format!("{lane} {index} {}", "y".repeat(300));
-                    let options = AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) };
+                    let options = AppendOptions { order_key: lane };
                     let append = streamlet.append(&batch_with(text.as_bytes()), options).unwrap();
                     let offset = append.base_offset;
                     if index % 10 == 9 {
@@ -368,7 +369,7 @@ fn times_are_found_by_chunk() {
     let (log, streamlet) = started(&sim, StreamSpec { active_groups: 2, ..spec() });
     for index in 0..200i64 {
         let made = Batch { timestamp_ms: index * 10, value: vec![0; 900], ..Batch::of(2) };
-        let options = AppendOptions { order_key: index as u64, leader_epoch: LeaderEpoch(0) };
+        let options = AppendOptions { order_key: index as u64 };
         streamlet.append(&made.bytes(), options).unwrap().on_durable(Box::new(|it| it.unwrap()));
     }
     assert_eq!(streamlet.offset_for_time(0).unwrap(), None, "nothing is visible yet");
@@ -391,6 +392,7 @@ fn times_are_found_by_chunk() {
 fn a_repeated_append_waits_for_the_first_one() {
     let sim = World::simulated(1);
     let (log, streamlet) = started(&sim, spec());
+    streamlet.become_leader(LeaderEpoch(7), Landing::Local).unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let note = |what: &'static str| -> OnDurable {
         let told = Arc::clone(&told);
@@ -398,7 +400,7 @@ fn a_repeated_append_waits_for_the_first_one() {
     };
     let chunk = Batch { value: vec![5; 10], ..Batch::of(3) }.bytes();
     let head = ChunkHead::check(&chunk).unwrap();
-    let options = AppendOptions { leader_epoch: LeaderEpoch(7), ..AppendOptions::default() };
+    let options = AppendOptions::default();
     let first = streamlet.append_checked(&head, &chunk, options).unwrap();
     // The retry comes before the first answer's notice is asked for, and once more after it.
     streamlet.on_visible(first.last_offset, note("retry"));

@@ -17,7 +17,6 @@
 //! | [`CheckpointNumber`] | a checkpoint of a job | 1 |
 //! | [`NodeId`] | a node: a machine that runs Tidemill | chosen by its operator |
 //! | [`Incarnation`] | one life of a node, never used again | 1 |
-//! | [`Life`] | one opening of a data folder | 1 |
 //! | [`SegmentEpoch`] | one use of a segment file | 1 |
 //! | [`LeaderEpoch`] | one leadership of a streamlet (KIP-101) | 0 |
 //! | [`ProducerId`], [`ProducerEpoch`] | an idempotent producer and its generation (KIP-98) | 0 |
@@ -139,10 +138,6 @@ id!(
 id!(
     /// One life of a node. No two lives of any node of a cluster share a number.
     Incarnation(u32)
-);
-id!(
-    /// One opening of a data folder by a process. A folder's lives are numbered from 1.
-    Life(u32)
 );
 id!(
     /// A group within its streamlet: a run of segments that are filled one after another. Numbers

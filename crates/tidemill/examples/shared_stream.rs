@@ -59,9 +59,7 @@ fn fill(streamlet: &Arc<Streamlet>, first: u64, count: u64) -> Outcome<()> {
             builder.append(0, None, Some(&number.to_le_bytes()), none.into_iter())?;
         }
         let chunk = builder.finish().ok_or("a chunk has records")?;
-        streamlet
-            .append(&chunk, AppendOptions { order_key: lane as u64, ..AppendOptions::default() })?
-            .wait()?;
+        streamlet.append(&chunk, AppendOptions { order_key: lane as u64 })?.wait()?;
     }
     Ok(())
 }

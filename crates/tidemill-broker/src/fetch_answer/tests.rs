@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use tidemill_log::{LeaderEpoch, Offset};
 use tidemill_wire::kafka::{ApiKey, Message, message::FetchResponseData, read_response_head, text};
 
 fn bytes_of(parts: &[OutgoingChunk]) -> Vec<u8> {
@@ -15,7 +16,12 @@ fn bytes_of(parts: &[OutgoingChunk]) -> Vec<u8> {
 fn partition() -> impl Strategy<Value = PartitionAnswer> {
     let aborted = proptest::option::of(proptest::collection::vec((0i64..9, 0i64..9), 0..3));
     let sizes = proptest::collection::vec(prop_oneof![0usize..10, 2040usize..2060], 0..4);
-    (0i32..9, aborted, sizes).prop_map(|(index, aborted, sizes)| PartitionAnswer {
+    let diverging = proptest::option::of(
+        (0i32..9, 0i64..9)
+            .prop_map(|(epoch, end)| EpochEnd { epoch: LeaderEpoch(epoch), end: Offset(end) }),
+    );
+    let parts = (0i32..9, aborted, sizes, diverging);
+    parts.prop_map(|(index, aborted, sizes, diverging)| PartitionAnswer {
         index,
         error: ErrorCode::None,
         high_watermark: 7,
@@ -30,6 +36,7 @@ fn partition() -> impl Strategy<Value = PartitionAnswer> {
             .map(|it| OutgoingChunk::Memory(vec![it as u8; it].into()))
             .collect(),
         offsets: 0..0,
+        diverging,
     })
 }
 
@@ -67,6 +74,10 @@ proptest! {
             for (read, partition) in read.partitions.iter().zip(&topic.partitions) {
                 prop_assert_eq!(read.partition_index, partition.index);
                 prop_assert_eq!((read.high_watermark, read.last_stable_offset), (7, 5));
+                let told = &read.diverging_epoch;
+                let expected = partition.diverging.filter(|_| version >= 12);
+                let expected = expected.map_or((-1, -1), |it| (it.epoch.0, it.end.0));
+                prop_assert_eq!((told.epoch, told.end_offset), expected);
                 let records = bytes_of(&partition.chunks);
                 prop_assert_eq!(read.records.as_deref(), Some(&records[..]));
                 let count = read.aborted_transactions.as_ref().map(Vec::len);

@@ -1,6 +1,6 @@
 //! The cluster: one node, which leads everything.
 
-use crate::{api::Context, partition::FIRST_LEADER_EPOCH};
+use crate::api::Context;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString,
     message::{
@@ -69,8 +69,8 @@ pub(crate) async fn describe(
     }
 }
 
-/// Describes the quorum of the metadata: this node is its only voter, and leads it. Its log is not
-/// counted in offsets, so all of them are 0.
+/// Describes the quorum of the metadata: this node is its only voter, and leads it under its
+/// incarnation. Its log is not counted in offsets, so all of them are 0.
 pub(crate) async fn quorum(
     context: &Context<'_>,
     request: DescribeQuorumRequestData,
@@ -95,7 +95,7 @@ pub(crate) async fn quorum(
         PartitionData {
             partition_index,
             leader_id: node_id,
-            leader_epoch: FIRST_LEADER_EPOCH.0,
+            leader_epoch: i32::try_from(broker.log.incarnation().0).unwrap_or(i32::MAX),
             current_voters: vec![voter],
             ..PartitionData::default()
         }

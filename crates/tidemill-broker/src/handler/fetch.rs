@@ -199,6 +199,7 @@ fn asked_of(partition: &FetchPartition) -> FetchPosition {
         offset: partition.fetch_offset,
         max_bytes: usize::try_from(partition.partition_max_bytes).unwrap_or(0),
         leader_epoch: partition.current_leader_epoch,
+        last_epoch: partition.last_fetched_epoch,
     }
 }
 

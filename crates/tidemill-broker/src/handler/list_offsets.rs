@@ -3,11 +3,12 @@
 use crate::{
     api::Context,
     chunk_check::InflateRoom,
-    internal_topic::{INTERNAL_OFFSET, InternalTopic, is_internal_partition},
-    partition::{FIRST_LEADER_EPOCH, Partition, Timed, check_leader_epoch},
+    internal_topic::{INTERNAL_EPOCH, INTERNAL_OFFSET, InternalTopic, is_internal_partition},
+    partition::{Partition, Timed},
 };
 use hashbrown::HashSet;
 use std::sync::Arc;
+use tidemill_log::{LeaderEpoch, Offset};
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString,
     message::{
@@ -30,8 +31,22 @@ const LATEST_TIERED: i64 = -5;
 /// Offset and its timestamp in milliseconds; -1 where there is none.
 type OffsetOutcome = Result<(i64, i64), ErrorCode>;
 
-/// A partition and its answer. None: its records must be searched first.
-type PartitionOutcome = (i32, Option<OffsetOutcome>);
+/// The answer for a partition of this number.
+struct PartitionOutcome {
+    index: i32,
+    /// None: it is none, or one of an internal topic.
+    partition: Option<Arc<Partition>>,
+    /// None: its records must be searched first.
+    outcome: Option<OffsetOutcome>,
+}
+
+impl PartitionOutcome {
+    /// The epoch of the record at an offset.
+    fn epoch_at(&self, offset: i64) -> LeaderEpoch {
+        let partition = self.partition.as_ref();
+        partition.map_or(INTERNAL_EPOCH, |it| it.streamlet.epoch_at(Offset(offset)))
+    }
+}
 
 /// Answers for each partition.
 pub(crate) async fn answer(
@@ -51,22 +66,23 @@ pub(crate) async fn answer(
         let one = |it: ListOffsetsPartition| {
             let partition = topic.as_ref().and_then(|topic| topic.partition(it.partition_index));
             let place = (asked.name.clone(), it.partition_index);
-            let outcome = match partition {
+            let checked =
+                partition.as_ref().map(|known| known.check_leader(it.current_leader_epoch));
+            let outcome = match &partition {
                 _ if twice.contains(&place) => Some(Err(ErrorCode::InvalidRequest)),
-                Some(_) if check_leader_epoch(it.current_leader_epoch).is_err() => {
-                    Some(Err(ErrorCode::UnknownLeaderEpoch))
-                }
+                Some(_) if let Some(Err(error)) = checked => Some(Err(error)),
                 Some(partition) if it.timestamp >= 0 || it.timestamp == MAX_TIMESTAMP => {
+                    let partition = Arc::clone(partition);
                     looks.push(TimeSearch { partition, timestamp: it.timestamp, committed });
                     None
                 }
-                Some(partition) => Some(offset(&partition, it.timestamp, committed)),
+                Some(partition) => Some(offset(partition, it.timestamp, committed)),
                 None if is_internal && is_internal_partition(it.partition_index) => {
                     Some(internal_offset(it.timestamp))
                 }
                 None => Some(Err(ErrorCode::UnknownTopicOrPartition)),
             };
-            (it.partition_index, outcome)
+            PartitionOutcome { index: it.partition_index, partition, outcome }
         };
         let partitions = asked.partitions.into_iter().map(one).collect();
         topics.push((asked.name, partitions));
@@ -74,9 +90,9 @@ pub(crate) async fn answer(
     // Records are looked at, and they may be on the disk.
     let mut found = broker.inflating.each(looks, TimeSearch::outcome).await.into_iter();
     let topic = |(name, partitions): (KafkaString, Vec<PartitionOutcome>)| {
-        let one = |(index, outcome): PartitionOutcome| {
-            let outcome = outcome.or_else(|| found.next());
-            told(index, outcome.expect("each look has its answer"), has_epoch)
+        let one = |mut it: PartitionOutcome| {
+            let outcome = it.outcome.take().or_else(|| found.next());
+            told(&it, outcome.expect("each look has its answer"), has_epoch)
         };
         let partitions = partitions.into_iter().map(one).collect();
         ListOffsetsTopicResponse { name, partitions, ..Default::default() }
@@ -143,15 +159,19 @@ fn internal_offset(timestamp: i64) -> OffsetOutcome {
     }
 }
 
-fn told(index: i32, outcome: OffsetOutcome, has_epoch: bool) -> ListOffsetsPartitionResponse {
+fn told(
+    of: &PartitionOutcome,
+    outcome: OffsetOutcome,
+    has_epoch: bool,
+) -> ListOffsetsPartitionResponse {
     let error = outcome.as_ref().err().copied().unwrap_or(ErrorCode::None);
     let (offset, timestamp) = outcome.unwrap_or((-1, -1));
     ListOffsetsPartitionResponse {
-        partition_index: index,
+        partition_index: of.index,
         error_code: error.code(),
         timestamp,
         offset,
-        leader_epoch: if offset >= 0 && has_epoch { FIRST_LEADER_EPOCH.0 } else { -1 },
+        leader_epoch: if offset >= 0 && has_epoch { of.epoch_at(offset).0 } else { -1 },
         ..ListOffsetsPartitionResponse::default()
     }
 }

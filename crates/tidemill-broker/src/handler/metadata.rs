@@ -9,12 +9,11 @@ use crate::{
         name_collision::NameCollisions,
         thread_pool,
     },
-    internal_topic::{INTERNAL_PARTITIONS, InternalTopic},
-    partition::FIRST_LEADER_EPOCH,
+    internal_topic::{INTERNAL_EPOCH, INTERNAL_PARTITIONS, InternalTopic},
     topic::Topic,
 };
 use std::{collections::BTreeMap, sync::Arc};
-use tidemill_log::LogError;
+use tidemill_log::{LogError, StreamletRole};
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, KafkaUuid,
     message::{
@@ -28,6 +27,9 @@ use tidemill_wire::kafka::{
 const TOPICS_MAX: usize = 200_000;
 /// The version from which on topics are asked for by id.
 const BY_ID_FROM_VERSION: i16 = 12;
+
+/// The leader of a partition whose leader is not known.
+pub(crate) const NO_LEADER: i32 = -1;
 
 /// The outcomes of making topics, by name.
 type Made = BTreeMap<String, Result<Arc<Topic>, LogError>>;
@@ -182,24 +184,36 @@ fn found(broker: &Broker, topic: &Topic, operations: i32) -> MetadataResponseTop
         name: Some(text(topic.stream.name())),
         topic_id: topic.id(),
         is_internal: false,
-        partitions: partitions(broker, topic.partition_count()),
+        partitions: partitions(broker, topic.stream.roles()),
         topic_authorized_operations: operations,
         ..MetadataResponseTopic::default()
     }
 }
 
-/// Partitions from 0 on, all led by this node.
-fn partitions(broker: &Broker, count: i32) -> Vec<MetadataResponsePartition> {
+/// Partitions from 0 on, by this node's roles for them. The leader of a copy is not known here.
+fn partitions(
+    broker: &Broker,
+    roles: impl IntoIterator<Item = StreamletRole>,
+) -> Vec<MetadataResponsePartition> {
     let node = broker.settings.node_id.0;
-    let partition = |index: i32| MetadataResponsePartition {
-        partition_index: index,
-        leader_id: node,
-        leader_epoch: FIRST_LEADER_EPOCH.0,
-        replica_nodes: vec![node],
-        isr_nodes: vec![node],
-        ..MetadataResponsePartition::default()
+    let partition = |(index, role): (i32, StreamletRole)| {
+        let error = if role.leads() { ErrorCode::None } else { ErrorCode::LeaderNotAvailable };
+        MetadataResponsePartition {
+            error_code: error.code(),
+            partition_index: index,
+            leader_id: if role.leads() { node } else { NO_LEADER },
+            leader_epoch: role.epoch().0,
+            replica_nodes: vec![node],
+            isr_nodes: vec![node],
+            ..MetadataResponsePartition::default()
+        }
     };
-    (0..count).map(partition).collect()
+    (0..).zip(roles).map(partition).collect()
+}
+
+/// The roles of this node for the partitions of an internal topic.
+pub(crate) fn internal_roles() -> Vec<StreamletRole> {
+    (0..INTERNAL_PARTITIONS).map(|_| StreamletRole::Leader(INTERNAL_EPOCH)).collect()
 }
 
 fn internal(broker: &Broker, topic: &InternalTopic, operations: i32) -> MetadataResponseTopic {
@@ -207,7 +221,7 @@ fn internal(broker: &Broker, topic: &InternalTopic, operations: i32) -> Metadata
         name: Some(text(topic.name)),
         topic_id: topic.id,
         is_internal: true,
-        partitions: partitions(broker, INTERNAL_PARTITIONS),
+        partitions: partitions(broker, internal_roles()),
         topic_authorized_operations: operations,
         ..MetadataResponseTopic::default()
     }

@@ -5,15 +5,15 @@ use crate::{
     api::Context,
     handler::{
         cluster::TOPIC_OPERATIONS,
+        metadata::{NO_LEADER, internal_roles},
         thread_pool,
         topics::{REPLICAS, positive, twice},
     },
-    internal_topic::{INTERNAL_PARTITIONS, InternalTopic},
-    partition::FIRST_LEADER_EPOCH,
+    internal_topic::InternalTopic,
     refusal::RequestRefusal,
 };
 use std::{collections::BTreeSet, sync::Arc};
-use tidemill_log::{LogError, StreamSpec};
+use tidemill_log::{LogError, StreamSpec, StreamletRole};
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, KafkaUuid,
     message::{
@@ -181,19 +181,18 @@ pub(crate) async fn describe(
 /// A topic as it is described.
 struct TopicDescription {
     id: KafkaUuid,
-    partitions: i32,
+    /// This node's, for its partitions.
+    roles: Vec<StreamletRole>,
     is_internal: bool,
 }
 
 impl TopicDescription {
     fn find(broker: &Broker, name: &str) -> Option<Self> {
         if let Some(internal) = InternalTopic::named(broker, name) {
-            let partitions = INTERNAL_PARTITIONS;
-            return Some(Self { id: internal.id, partitions, is_internal: true });
+            return Some(Self { id: internal.id, roles: internal_roles(), is_internal: true });
         }
         let topic = broker.topic(name)?;
-        let partitions = topic.partition_count();
-        Some(Self { id: topic.id(), partitions, is_internal: false })
+        Some(Self { id: topic.id(), roles: topic.stream.roles(), is_internal: false })
     }
 }
 
@@ -221,24 +220,29 @@ fn described(
         return (failed(name, ErrorCode::UnknownTopicOrPartition), None);
     };
     let node = broker.settings.node_id.0;
-    let partition = |index: i32| DescribeTopicPartitionsResponsePartition {
-        partition_index: index,
-        leader_id: node,
-        leader_epoch: FIRST_LEADER_EPOCH.0,
-        replica_nodes: vec![node; usize::from(REPLICAS.unsigned_abs())],
-        isr_nodes: vec![node],
-        // Java's admin client cannot do without these lists.
-        eligible_leader_replicas: Some(Vec::new()),
-        last_known_elr: Some(Vec::new()),
-        ..DescribeTopicPartitionsResponsePartition::default()
-    };
-    let count = topic.partitions;
+    let partition =
+        |(index, role): (i32, &StreamletRole)| DescribeTopicPartitionsResponsePartition {
+            partition_index: index,
+            leader_id: if role.leads() { node } else { NO_LEADER },
+            leader_epoch: role.epoch().0,
+            replica_nodes: vec![node; usize::from(REPLICAS.unsigned_abs())],
+            isr_nodes: vec![node],
+            // Java's admin client cannot do without these lists.
+            eligible_leader_replicas: Some(Vec::new()),
+            last_known_elr: Some(Vec::new()),
+            ..DescribeTopicPartitionsResponsePartition::default()
+        };
+    let count = i32::try_from(topic.roles.len()).unwrap_or(i32::MAX);
     let end = first.saturating_add(i32::try_from(room).unwrap_or(i32::MAX)).min(count);
     let described = DescribeTopicPartitionsResponseTopic {
         name: Some(name),
         topic_id: topic.id,
         is_internal: topic.is_internal,
-        partitions: (first..end).map(partition).collect(),
+        partitions: (0..end)
+            .zip(&topic.roles)
+            .skip_while(|it| it.0 < first)
+            .map(partition)
+            .collect(),
         // Nobody can ask for them, so that they are always told.
         topic_authorized_operations: TOPIC_OPERATIONS,
         ..DescribeTopicPartitionsResponseTopic::default()

@@ -4,14 +4,14 @@ use crate::{
     Broker,
     api::Context,
     handler::thread_pool,
-    internal_topic::{INTERNAL_OFFSET, InternalTopic, is_internal_partition},
-    partition::{FIRST_LEADER_EPOCH, Partition, check_leader_epoch},
+    internal_topic::{INTERNAL_EPOCH, INTERNAL_OFFSET, InternalTopic, is_internal_partition},
+    partition::Partition,
     refusal::RequestRefusal,
     topic::Topic,
     upkeep,
 };
 use std::sync::Arc;
-use tidemill_log::LogError;
+use tidemill_log::{EpochEnd, LeaderEpoch, LogError, Offset};
 use tidemill_wire::kafka::{
     ErrorCode,
     message::{
@@ -107,7 +107,7 @@ fn delete_one(
     }
 }
 
-/// Says where epochs end: there is one epoch, 0, and it goes on.
+/// Says where epochs end.
 pub(crate) async fn epoch_ends(
     context: &Context<'_>,
     request: OffsetForLeaderEpochRequestData,
@@ -118,10 +118,14 @@ pub(crate) async fn epoch_ends(
         let is_internal = InternalTopic::named(broker, asked.topic.as_str()).is_some();
         let one = |it: &OffsetForLeaderPartition| {
             let partition = topic.as_ref().and_then(|topic| topic.partition(it.partition));
-            let internal =
-                (is_internal && is_internal_partition(it.partition)).then_some(INTERNAL_OFFSET);
-            let end = partition.map(|it| it.streamlet.high_watermark()).or(internal);
-            epoch_end(end, it)
+            let found = match partition {
+                Some(partition) => partition
+                    .check_leader(it.current_leader_epoch)
+                    .map(|_epoch| partition.end_of_epoch(LeaderEpoch(it.leader_epoch))),
+                None if is_internal && is_internal_partition(it.partition) => Ok(internal_end(it)),
+                None => Err(ErrorCode::UnknownTopicOrPartition),
+            };
+            epoch_end(it.partition, found)
         };
         let partitions = asked.partitions.iter().map(one).collect();
         OffsetForLeaderTopicResult { topic: asked.topic, partitions, ..Default::default() }
@@ -130,23 +134,20 @@ pub(crate) async fn epoch_ends(
     OffsetForLeaderEpochResponseData { topics, ..OffsetForLeaderEpochResponseData::default() }
 }
 
-/// `end` is the high watermark of the partition. None: there is no such partition.
-fn epoch_end(end: Option<i64>, asked: &OffsetForLeaderPartition) -> EpochEndOffset {
-    let (error, leader_epoch, end_offset) = match end {
-        None => (ErrorCode::UnknownTopicOrPartition, UNDEFINED, -1),
-        Some(end) => match check_leader_epoch(asked.current_leader_epoch) {
-            Err(error) => (error, UNDEFINED, -1),
-            Ok(()) if asked.leader_epoch == FIRST_LEADER_EPOCH.0 => {
-                (ErrorCode::None, asked.leader_epoch, end)
-            }
-            Ok(()) => (ErrorCode::None, UNDEFINED, -1),
-        },
-    };
+/// The only epoch of an internal topic, which has no records.
+fn internal_end(asked: &OffsetForLeaderPartition) -> Option<EpochEnd> {
+    let end = EpochEnd { epoch: INTERNAL_EPOCH, end: Offset(INTERNAL_OFFSET) };
+    (asked.leader_epoch == INTERNAL_EPOCH.0).then_some(end)
+}
+
+fn epoch_end(partition: i32, found: Result<Option<EpochEnd>, ErrorCode>) -> EpochEndOffset {
+    let error = found.as_ref().err().copied().unwrap_or(ErrorCode::None);
+    let found = found.ok().flatten();
     EpochEndOffset {
         error_code: error.code(),
-        partition: asked.partition,
-        leader_epoch,
-        end_offset,
+        partition,
+        leader_epoch: found.map_or(UNDEFINED, |it| it.epoch.0),
+        end_offset: found.map_or(-1, |it| it.end.0),
         ..EpochEndOffset::default()
     }
 }

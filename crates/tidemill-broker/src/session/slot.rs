@@ -6,7 +6,7 @@
 use crate::{
     fetch_answer::{PartitionAnswer, PartitionReach},
     internal_topic::{INTERNAL_OFFSET, is_internal_partition},
-    partition::{Partition, Readable, check_leader_epoch},
+    partition::{Partition, Readable},
     session::SessionWaker,
     topic::Topic,
 };
@@ -19,7 +19,10 @@ use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid};
 pub(crate) struct FetchPosition {
     pub(crate) offset: i64,
     pub(crate) max_bytes: usize,
+    /// That the client knows; below 0 if it knows none.
     pub(crate) leader_epoch: i32,
+    /// Of the record before the offset, as the client has it; below 0 if it does not say.
+    pub(crate) last_epoch: i32,
 }
 
 /// A topic that is fetched from.
@@ -95,6 +98,7 @@ impl SessionSlot {
         let waits = self.interest.is_some() && !self.is_due && self.next == asked.offset;
         waits
             && self.asked.leader_epoch == asked.leader_epoch
+            && self.asked.last_epoch == asked.last_epoch
             && self.partition.as_ref().is_ok_and(|it| !it.is_gone())
     }
 
@@ -111,6 +115,7 @@ impl SessionSlot {
                 aborted: committed.then(Vec::new),
                 chunks: Vec::new(),
                 offsets: 0..0,
+                diverging: None,
             },
             Ok(FetchPartition::Stream(partition)) => {
                 let stable = if committed {
@@ -131,6 +136,7 @@ impl SessionSlot {
                     aborted: committed.then(Vec::new),
                     chunks: Vec::new(),
                     offsets: 0..0,
+                    diverging: None,
                 }
             }
         }
@@ -149,9 +155,6 @@ impl SessionSlot {
         if answer.error != ErrorCode::None {
             return (answer, false);
         }
-        if let Err(error) = check_leader_epoch(self.asked.leader_epoch) {
-            return (PartitionAnswer::unread(self.place.2, error), false);
-        }
         let Ok(FetchPartition::Stream(partition)) = &self.partition else {
             if self.asked.offset != INTERNAL_OFFSET {
                 let error = ErrorCode::OffsetOutOfRange;
@@ -159,6 +162,14 @@ impl SessionSlot {
             }
             return (answer, false);
         };
+        let checked = partition.check_reader(self.asked.leader_epoch);
+        let (last, offset) = (self.asked.last_epoch, self.asked.offset);
+        match checked.and_then(|_epoch| partition.diverging(last, offset)) {
+            Err(error) => return (PartitionAnswer::unread(self.place.2, error), false),
+            // The client asks again from where the logs part.
+            Ok(diverging @ Some(_)) => return (PartitionAnswer { diverging, ..answer }, false),
+            Ok(None) => {}
+        }
         let below = if committed { answer.last_stable_offset } else { i64::MAX };
         let max_bytes = bytes.min(self.asked.max_bytes);
         let limit = ReadLimit { max_bytes, at_least_one, below };

@@ -4,7 +4,7 @@ use super::*;
 use std::mem::size_of;
 
 fn ask(session: &mut FetchSession, name: &str, partitions: &[i32]) {
-    let asked = FetchPosition { offset: 0, max_bytes: 1, leader_epoch: -1 };
+    let asked = FetchPosition { offset: 0, max_bytes: 1, leader_epoch: -1, last_epoch: -1 };
     let asked = partitions.iter().map(|it| (*it, asked.clone()));
     let missing = Err(ErrorCode::UnknownTopicOrPartition);
     session.ask((KafkaUuid::ZERO, &text(name)), missing, asked);

@@ -703,7 +703,7 @@ async fn the_quorum_of_the_metadata_is_this_node() {
         let answer = client.ask(&request, version).await;
         assert_eq!((answer.error_code, answer.topics.len()), (0, 3));
         let told: Vec<_> = answer.topics.iter().map(|it| it.partitions[0].clone()).collect();
-        assert_eq!((told[0].error_code, told[0].leader_id, told[0].leader_epoch), (0, 1, 0));
+        assert_eq!((told[0].error_code, told[0].leader_id, told[0].leader_epoch), (0, 1, 1));
         let voters: Vec<i32> = told[0].current_voters.iter().map(|it| it.replica_id).collect();
         assert_eq!((voters, told[0].observers.len()), (vec![1], 0));
         let unknown = code(ErrorCode::UnknownTopicOrPartition);

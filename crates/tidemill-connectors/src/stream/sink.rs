@@ -282,7 +282,7 @@ impl StreamSink {
         let chunk = pending.chunk(&mut self.builder, rows, marks, now_ms);
         let Some(chunk) = chunk.map_err(|error| self.failed(error))? else { return Ok(()) };
         // One lane: the chunks of a job keep their order.
-        let how = AppendOptions { order_key: self.run, ..AppendOptions::default() };
+        let how = AppendOptions { order_key: self.run };
         let append = streamlet.append(&chunk, how).map_err(|error| match error {
             AppendError::TooLarge { .. } => {
                 let name = &self.spec.name;
@@ -291,7 +291,9 @@ impl StreamSink {
                      then resume the job"
                 ))
             }
-            error @ AppendError::Full(_) => self.failed(error).retry_if(true),
+            error @ (AppendError::Full(_) | AppendError::NotLeader { .. }) => {
+                self.failed(error).retry_if(true)
+            }
             error => self.failed(error),
         })?;
         waits.begin();

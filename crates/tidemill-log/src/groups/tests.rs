@@ -36,12 +36,7 @@ fn open(sim: &SimWorld) -> Log {
 
 fn put(streamlet: &Arc<Streamlet>, lane: u64, number: u32, bytes: usize) -> Append {
     let text = format!("{lane} {number} {}", "x".repeat(bytes));
-    streamlet
-        .append(
-            &batch_with(text.as_bytes()),
-            AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) },
-        )
-        .unwrap()
+    streamlet.append(&batch_with(text.as_bytes()), AppendOptions { order_key: lane }).unwrap()
 }
 
 /// Lane and number of a chunk that [`put`] made.

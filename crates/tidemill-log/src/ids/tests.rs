@@ -28,9 +28,9 @@ fn ids_and_file_names_read_as_they_are_written() {
     let name = key.file_name();
     let parsed = SegmentName::parse(name.to_str().unwrap());
     assert_eq!(parsed, Some(key.name()));
-    let last = SegmentKey { group: GroupIx(first_group(Life(u32::MAX)).0 + 9), ..key };
+    let last = SegmentKey { group: GroupIx(first_group(Incarnation(u32::MAX)).0 + 9), ..key };
     let parsed = SegmentName::parse(last.file_name().to_str().unwrap());
-    assert_eq!(parsed, Some(last.name()), "in any life");
+    assert_eq!(parsed, Some(last.name()), "in any incarnation");
     assert_eq!(SegmentName::parse("0-ffffffffffffffff-0.seg"), None);
     assert_eq!(SegmentName::parse("186a0-0-0.seg"), None, "no stream has so many");
     assert_eq!(SegmentName::parse("x.seg"), None);

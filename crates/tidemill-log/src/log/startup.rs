@@ -1,15 +1,20 @@
 //! The opening of a log: it reads the streams, and recovers or sets aside the remains of a crash.
 
-use super::delete::{remove, remove_folder};
+use super::{
+    Log,
+    delete::{remove, remove_folder},
+};
 use crate::{
     disk_reserve::DiskReserve,
+    epoch_journal::{EpochChange, EpochRecord, EpochTable, StreamletEpochs, StreamletKey},
     error::LogError,
-    ids::{SegmentName, first_group, is_stream_name},
+    ids::{SegmentName, first_group, incarnation_of, is_stream_name},
     log_core::{LogCore, at},
     meta::{self, LogMeta, StreamMeta},
     options::{Fsync, StreamLimits},
-    recover::{self, PendingSyncs, SegmentFile},
+    recover::{self, PendingSyncs, RecoveredStreamlet, SegmentFile, StreamletRemains},
     report::Finding,
+    role::{StartRole, StreamletRole},
     segment::Segment,
     stream::Stream,
     streamlet::{StreamCore, Streamlet},
@@ -25,34 +30,62 @@ use tidemill_env::{
     lock::{Mutex, RwLock},
     sync::atomic::AtomicBool,
 };
-use tidemill_types::{GroupIx, Life, StreamletIx};
+use tidemill_types::{GroupIx, Incarnation, LeaderEpoch, Offset, StreamletIx};
 
 #[cfg(test)]
 mod tests;
 
-/// Counts this opening. Damaged metadata are kept as `meta.old`; the clock stands in for them.
-pub(super) fn next_life(
-    world: &World,
-    (folder, reserve): (&Path, &DiskReserve),
-    findings: &mut Vec<Finding>,
-) -> Result<Life, LogError> {
-    let disk = &*world.disk;
-    let before = match meta::read::<LogMeta>(disk, folder) {
-        Ok(meta) => meta.map_or(0, |it| it.life.0),
-        Err(LogError::Damaged { path, why }) => {
-            findings.push(Finding::SetAside { path, why });
-            u32::try_from(world.clock.wall_micros() / 1_000_000).unwrap_or(0)
+/// What a log's own metadata say at an opening, which they are told of.
+pub(super) struct FolderState {
+    pub(super) incarnation: Incarnation,
+    /// The log was closed with all of it durable: nothing that anybody saw is lost.
+    pub(super) was_closed: bool,
+}
+
+impl FolderState {
+    /// Takes the incarnation that is given, or the folder's next one. Damaged metadata are kept as
+    /// `meta.old`; the clock stands in for them.
+    pub(super) fn open(
+        world: &World,
+        (folder, reserve): (&Path, &DiskReserve),
+        given: Option<Incarnation>,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Self, LogError> {
+        let disk = &*world.disk;
+        let before = match meta::read::<LogMeta>(disk, folder) {
+            Ok(meta) => meta.unwrap_or(LogMeta { incarnation: Incarnation(0), closed: true }),
+            Err(LogError::Damaged { path, why }) => {
+                findings.push(Finding::SetAside { path, why });
+                let now_s = u32::try_from(world.clock.wall_micros() / 1_000_000).unwrap_or(0);
+                // The segments tell whether one that is given was used before.
+                let incarnation = Incarnation(if given.is_some() { 0 } else { now_s });
+                LogMeta { incarnation, closed: false }
+            }
+            Err(error) => return Err(error),
+        };
+        let newest = before.incarnation;
+        let incarnation = given.unwrap_or(Incarnation(newest.0.saturating_add(1)));
+        if incarnation <= newest {
+            return Err(used(folder, incarnation, newest));
         }
-        Err(error) => return Err(error),
-    };
-    let life = Life(before.saturating_add(1));
-    reserve.write(disk, folder, &LogMeta { life })?;
-    Ok(life)
+        reserve.write(disk, folder, &LogMeta { incarnation, closed: false })?;
+        Ok(Self { incarnation, was_closed: before.closed })
+    }
+}
+
+fn used(folder: &Path, given: Incarnation, newest: Incarnation) -> LogError {
+    LogError::Incarnation { path: folder.to_owned(), given, newest }
 }
 
 /// True if anything was ever appended to the stream.
 fn had_data(stream: &Stream) -> bool {
     stream.streamlets().iter().any(|it| it.end_offset() > 0)
+}
+
+/// The records that make the epochs of these streams.
+pub(super) fn epoch_records(streams: &BTreeMap<String, Arc<Stream>>) -> Vec<EpochRecord> {
+    let streamlets = streams.values().flat_map(|it| it.streamlets());
+    streamlets.flat_map(|it| it.epochs.lock().records((it.stream.id, it.index))).collect()
 }
 
 /// All segments of these streams.
@@ -68,6 +101,12 @@ pub(super) struct Startup<'a> {
     pub(super) finish: PendingSyncs,
     /// The names in all folders survive a power cut as they are.
     pub(super) settled: bool,
+    /// Records whose offsets somebody saw may be lost: no offset is given out under an epoch of
+    /// before.
+    pub(super) begins_epochs: bool,
+    pub(super) epochs: EpochTable,
+    /// Changes of epochs that are not on the disk yet.
+    pub(super) new_epochs: Vec<EpochRecord>,
 }
 
 impl Startup<'_> {
@@ -186,7 +225,7 @@ impl Startup<'_> {
             let (next_group, files) = found.entry(name.streamlet).or_default();
             *next_group = (*next_group).max(GroupIx(name.group.0 + 1));
             match recover::inspect(self.shared, core, path, name)? {
-                Ok(file) => files.push(file),
+                Ok(file) => files.push(self.checked(file)?),
                 Err(why) => findings.push(Finding::SetAside { path: path.clone(), why }),
             }
         }
@@ -199,14 +238,94 @@ impl Startup<'_> {
         let open = |index: u32| {
             let index = StreamletIx(index);
             let (next_group, files) = found.remove(&index).unwrap_or_default();
-            let next_group = next_group.max(first_group(self.shared.life));
+            let next_group = next_group.max(first_group(self.shared.incarnation));
             let start = meta.starts.get(&index).copied().unwrap_or(0);
+            let mut epochs = self.epochs.take((core.id, index));
+            epochs.forget_below(Offset(start), files.iter().map(|it| it.key.epoch).min());
             let (shared, aside) = (self.shared, &self.aside);
+            let remains = StreamletRemains { files, next_group, start };
             let (recovered, left) =
-                recover::streamlet(shared, aside, files, next_group, start, always, findings)?;
+                recover::streamlet(shared, aside, remains, &epochs.truncations, always, findings)?;
             self.finish.add(shared, left)?;
-            Ok(Streamlet::new(shared, core, index, recovered))
+            let role = self.begin_epochs((core.id, index), &recovered, &mut epochs);
+            Ok(Streamlet::new(shared, core, index, recovered, epochs, role))
         };
         (0..count).map(open).collect()
+    }
+
+    /// A segment of an earlier incarnation, as all are.
+    fn checked(&self, file: SegmentFile) -> Result<SegmentFile, LogError> {
+        let (made, now) = (incarnation_of(file.key.epoch), self.shared.incarnation);
+        if self.shared.options.incarnation.is_some() && made >= now {
+            return Err(used(&file.path, now, made));
+        }
+        Ok(file)
+    }
+
+    /// The role of a streamlet to begin with, and its epochs up to then.
+    fn begin_epochs(
+        &mut self,
+        (stream, streamlet): StreamletKey,
+        recovered: &RecoveredStreamlet,
+        epochs: &mut StreamletEpochs,
+    ) -> StreamletRole {
+        let mut note = |epochs: &mut StreamletEpochs, change| {
+            epochs.apply(change);
+            self.new_epochs.push(EpochRecord { stream, streamlet, change });
+        };
+        // Chunks take precedence over the journal, which may be damaged.
+        for it in &recovered.tail_epochs {
+            if epochs.history.newest() < Some(it.epoch) {
+                note(epochs, EpochChange::Begins(it.epoch, it.start));
+            }
+        }
+        let highest = epochs.history.highest();
+        match self.shared.options.role {
+            StartRole::Copy => StreamletRole::Copy(highest),
+            StartRole::Alone if !self.begins_epochs && epochs.history.newest() == Some(highest) => {
+                StreamletRole::Leader(highest)
+            }
+            StartRole::Alone => {
+                let mut epoch = LeaderEpoch(highest.0.saturating_add(1));
+                if self.epochs.is_damaged {
+                    // A node that is alone begins one at most in each of its incarnations.
+                    let incarnation = i32::try_from(self.shared.incarnation.0).unwrap_or(0);
+                    epoch = epoch.max(LeaderEpoch(incarnation));
+                }
+                note(epochs, EpochChange::Begins(epoch, Offset(recovered.next)));
+                StreamletRole::Leader(epoch)
+            }
+        }
+    }
+}
+
+impl Log {
+    /// Opens one streamlet anew, from what its files and these epochs say.
+    pub(crate) fn recover_one(
+        &self,
+        stream: &Stream,
+        old: &Streamlet,
+        epochs: &StreamletEpochs,
+    ) -> Result<Arc<Streamlet>, LogError> {
+        let (shared, core) = (&self.0.shared, &stream.core);
+        let mut files = Vec::new();
+        for path in shared.world.disk.list(&core.folder).map_err(at(&core.folder))? {
+            let name = path.file_name().map(|it| it.to_string_lossy().into_owned());
+            let name = name.and_then(|it| SegmentName::parse(&it));
+            let Some(name) = name.filter(|it| it.streamlet == old.index) else { continue };
+            files.extend(recover::inspect(shared, core, &path, name)?.ok());
+        }
+        let (next_group, start) = (old.next_group(), old.start_offset());
+        let remains = StreamletRemains { files, next_group, start };
+        let always = old.fsync() == Fsync::Always;
+        let (mut findings, mut finish) = (Vec::new(), PendingSyncs::default());
+        let aside = self.0.folder.join("aside");
+        let truncations = &epochs.truncations;
+        let (recovered, left) =
+            recover::streamlet(shared, &aside, remains, truncations, always, &mut findings)?;
+        finish.add(shared, left)?;
+        finish.all(shared)?;
+        let role = StreamletRole::Copy(epochs.history.highest());
+        Ok(Streamlet::new(shared, core, old.index, recovered, epochs.clone(), role))
     }
 }

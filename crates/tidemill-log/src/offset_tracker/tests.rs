@@ -3,10 +3,14 @@
 use super::*;
 use std::sync::Mutex;
 
+fn alone(start: i64, next: i64) -> OffsetTracker {
+    OffsetTracker::new(start, next, StreamletRole::Leader(LeaderEpoch(0)), Landing::Local)
+}
+
 #[test]
 fn the_watermark_passes_a_chunk_when_all_before_it_landed() {
-    let mut progress = OffsetTracker::new(0, 10);
-    let bases: Vec<i64> = [2, 3, 1].iter().map(|it| progress.take(*it).unwrap()).collect();
+    let mut progress = alone(0, 10);
+    let bases: Vec<i64> = [2, 3, 1].iter().map(|it| progress.take(*it).unwrap().base).collect();
     assert_eq!(bases, [10, 12, 15]);
     progress.land([15]).send();
     assert_eq!((progress.watermark(), progress.next()), (10, 16));
@@ -23,8 +27,8 @@ fn each_notice_is_given_once() {
         let seen = Arc::clone(&seen);
         move |outcome: Result<(), AppendError>| seen.lock().unwrap().push((what, outcome.is_ok()))
     };
-    let mut progress = OffsetTracker::new(0, 0);
-    let (first, second) = (progress.take(1).unwrap(), progress.take(1).unwrap());
+    let mut progress = alone(0, 0);
+    let (first, second) = (progress.take(1).unwrap().base, progress.take(1).unwrap().base);
     assert!(matches!(progress.on_visible(first, Box::new(note("a"))), Registration::Waits));
     assert!(matches!(progress.on_visible(second, Box::new(note("b"))), Registration::Waits));
     let data = note("data");
@@ -45,12 +49,12 @@ fn each_notice_is_given_once() {
 
 #[test]
 fn only_the_last_offsets_can_be_given_back() {
-    let mut progress = OffsetTracker::new(0, 0);
-    let (first, second) = (progress.take(5).unwrap(), progress.take(1).unwrap());
+    let mut progress = alone(0, 0);
+    let (first, second) = (progress.take(5).unwrap().base, progress.take(1).unwrap().base);
     assert!(!progress.give_back(first));
     assert!(progress.give_back(second));
     assert!(progress.give_back(first));
-    assert_eq!(progress.take(1).unwrap(), 0);
+    assert_eq!(progress.take(1).unwrap().base, 0);
 }
 
 #[test]
@@ -62,8 +66,8 @@ fn several_wait_for_one_offset_and_each_is_told_once() {
             seen.lock().unwrap().push((what, outcome.is_ok()));
         })
     };
-    let mut progress = OffsetTracker::new(0, 0);
-    let (first, second) = (progress.take(3).unwrap(), progress.take(1).unwrap());
+    let mut progress = alone(0, 0);
+    let (first, second) = (progress.take(3).unwrap().base, progress.take(1).unwrap().base);
     for (offset, what) in
         [(second, "d"), (first, "a"), (first, "b"), (first + 2, "c"), (second, "e"), (9, "f")]
     {
@@ -86,7 +90,7 @@ fn row_15_a_reader_of_what_failed_waits_until_it_is_closed() {
         let told = Arc::clone(&told);
         Box::new(move || *told.lock().unwrap() += 1)
     };
-    let mut progress = OffsetTracker::new(0, 3);
+    let mut progress = alone(0, 3);
     assert!(progress.on_data(3, note()).is_ok());
     progress.fail(failure("gone")).send();
     assert_eq!(*told.lock().unwrap(), 1, "it looks again");

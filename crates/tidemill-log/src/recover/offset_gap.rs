@@ -57,8 +57,14 @@ fn chunks(shared: &LogCore, segment: &ScannedSegment, from: i64) -> io::Result<V
         let mut walker = Walker::new(reader, segment.file.key, 4096)?;
         let mut position = DATA_START;
         while position < segment.file.mark.position {
-            let Some(reference) = walker.reference(position)? else { break };
-            places.push(ScannedChunk { base: reference.base, last: reference.last, position });
+            let Some(reference) = walker.reference(position)? else {
+                // Behind damage there may be more.
+                let found = walker.find(position + 8, segment.file.mark.position)?;
+                let Some((place, _)) = found else { break };
+                position = place;
+                continue;
+            };
+            places.push(ScannedChunk::of(&reference, position));
             position += reference.entry_bytes();
         }
     }
@@ -67,31 +73,34 @@ fn chunks(shared: &LogCore, segment: &ScannedSegment, from: i64) -> io::Result<V
     Ok(places)
 }
 
-/// Cuts a segment's chunks from offset `gap` on, after copying them aside.
+/// Cuts a segment's chunks from offset `end` on, after copying them aside. Says so if there are
+/// any.
 pub(super) fn cut(
     shared: &LogCore,
     aside: &Path,
     segment: &mut ScannedSegment,
-    (gap, floor): (i64, i64),
-    findings: &mut Vec<Finding>,
-) -> Result<(), LogError> {
-    if segment.now.end <= gap {
-        return Ok(());
+    (end, floor): (i64, i64),
+    finding: impl FnOnce(PathBuf, u64, PathBuf) -> Finding,
+) -> Result<Option<Finding>, LogError> {
+    if segment.now.end <= end {
+        return Ok(None);
     }
     let path = segment.file.path.clone();
     let places = chunks(shared, segment, i64::MIN).map_err(at(&path))?;
-    let Some(index) = places.iter().position(|it| it.base >= gap) else { return Ok(()) };
+    let index = places.iter().position(|it| it.last >= end);
+    let Some(index) = index else { return Ok(None) };
     let position = places[index].position;
     let copy = copy_aside(shared, aside, segment, position)?;
     let now = &mut segment.now;
     now.position = position;
-    now.first = now.first.min(gap);
+    now.first = now.first.min(end);
     now.end = index.checked_sub(1).map_or(now.first, |it| places[it].last + 1);
     now.offsets = places[..index].iter().map(|it| it.last + 1 - it.base).sum();
     now.floor = floor;
+    // From here on they are those below the mark.
+    segment.tail.clear();
     seal(shared, segment).map_err(at(&path))?;
-    findings.push(Finding::BehindGap { path, position, copy });
-    Ok(())
+    Ok(Some(finding(path, position, copy)))
 }
 
 /// Copies a segment's bytes from `position` on. Returns the path of the copy.

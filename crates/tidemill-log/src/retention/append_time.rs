@@ -13,7 +13,7 @@
 //! Invariant: nothing counts as having come before something that it came after, unless that is in
 //! the future.
 
-use crate::{ids::life_of, segment::Segment};
+use crate::{ids::incarnation_of, segment::Segment};
 use std::sync::Arc;
 
 /// By less a moment is not in the future.
@@ -61,7 +61,10 @@ pub(crate) fn set_before_times(mut segments: Vec<Arc<Segment>>) {
     segments.sort_by_key(|it| it.key.epoch);
     // The latest moments: of a life that ended, and at which a segment was made.
     let (mut ended_s, mut made_s) = (0, 0);
-    for life in segments.chunk_by(|a, b| life_of(a.key.epoch) == life_of(b.key.epoch)) {
+    let same = |a: &Arc<Segment>, b: &Arc<Segment>| {
+        incarnation_of(a.key.epoch) == incarnation_of(b.key.epoch)
+    };
+    for life in segments.chunk_by(same) {
         let mut appended_s = 0;
         for segment in life {
             let mut state = segment.state();

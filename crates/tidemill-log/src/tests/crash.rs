@@ -59,7 +59,7 @@ impl Model {
         self.counter += 1;
         let mut text = format!("{} ", self.counter).into_bytes();
         text.resize(text.len() + bytes, b'z');
-        let options = AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) };
+        let options = AppendOptions { order_key: lane };
         let offset = streamlet.end_offset();
         self.tried.resize_with(self.tried.len().max(offset as usize + 1), Vec::new);
         self.tried[offset as usize].push(text.clone());
@@ -248,10 +248,7 @@ fn row_15_a_write_that_failed_while_another_group_was_synced_leaves_no_hole() {
     let sim = World::simulated(1);
     let (log, streamlet) = started(&sim, StreamSpec { active_groups: 2, ..spec() });
     let append = |lane: u64, text: &[u8]| {
-        streamlet.append(
-            &batch_with(text),
-            AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) },
-        )
+        streamlet.append(&batch_with(text), AppendOptions { order_key: lane })
     };
     append(0, b"a").unwrap().on_durable(Box::new(|it| it.unwrap()));
     append(1, b"b").unwrap().on_durable(Box::new(|it| it.unwrap()));
@@ -422,7 +419,7 @@ fn r9_the_watermark_and_the_start_do_not_go_back_over_a_restart() {
         let sim = World::simulated(seed);
         let (log, streamlet) = started(&sim, StreamSpec { active_groups: 3, ..spec() });
         for index in 0..40u64 {
-            let options = AppendOptions { order_key: index, leader_epoch: LeaderEpoch(0) };
+            let options = AppendOptions { order_key: index };
             let append = streamlet.append(&batch_with(&[0; 4000]), options).unwrap();
             append.on_durable(Box::new(|_| ()));
             if index % 7 == 3 {
@@ -511,7 +508,7 @@ fn row_18_a_stronger_fsync_holds_for_what_is_there_already() {
         let append = |lane: u64, bytes: usize| {
             let told = Arc::new(Mutex::new(None));
             let tell = Arc::clone(&told);
-            let options = AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) };
+            let options = AppendOptions { order_key: lane };
             let append = streamlet.append(&batch_with(&vec![7; bytes]), options).unwrap();
             append.on_durable(Box::new(move |it| *tell.lock().unwrap() = Some(it.is_ok())));
             told
@@ -549,7 +546,7 @@ fn with_a_gap(seed: u64) -> SimWorld {
     let of = |fsync| StreamSpec { active_groups: 2, fsync: Some(fsync), ..spec() };
     let (log, streamlet) = started(&sim, of(Fsync::Always));
     let append = |lane: u64, bytes: usize| {
-        let options = AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) };
+        let options = AppendOptions { order_key: lane };
         streamlet.append(&batch_with(&vec![lane as u8; bytes]), options).unwrap()
     };
     drop((append(0, 10), append(1, 10)));

@@ -111,7 +111,7 @@ fn row_20_a_reader_that_is_past_damage_finds_what_comes_behind_it() {
     let sim = World::simulated(1);
     let (log, streamlet) = started(&sim, StreamSpec { active_groups: 2, ..spec() });
     let append = |lane: u64, text: &[u8]| {
-        let options = AppendOptions { order_key: lane, leader_epoch: LeaderEpoch(0) };
+        let options = AppendOptions { order_key: lane };
         let append = streamlet.append(&batch_with(text), options).unwrap();
         let position = append.position;
         append.on_durable(Box::new(|it| it.unwrap()));

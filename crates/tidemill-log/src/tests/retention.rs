@@ -6,7 +6,7 @@ const DAY: i64 = 86_400_000_000;
 
 fn fill(log: &Log, streamlet: &Arc<Streamlet>, count: usize) {
     for index in 0..count {
-        let options = AppendOptions { order_key: index as u64, leader_epoch: LeaderEpoch(0) };
+        let options = AppendOptions { order_key: index as u64 };
         let append = streamlet.append(&batch_with(&[3; 5000]), options).unwrap();
         append.on_durable(Box::new(|it| it.unwrap()));
     }

@@ -1,11 +1,17 @@
 //! Where the first gap is.
 
 use super::*;
+use tidemill_types::LeaderEpoch;
 
 fn places(ranges: &[(i64, i64)]) -> Vec<ScannedChunk> {
     ranges
         .iter()
-        .map(|(base, last)| ScannedChunk { base: *base, last: *last, position: 0 })
+        .map(|(base, last)| ScannedChunk {
+            base: *base,
+            last: *last,
+            position: 0,
+            epoch: LeaderEpoch(0),
+        })
         .collect()
 }
 

@@ -137,7 +137,7 @@ impl AppendBatch {
             self.full.extend(builder.finish().map(|chunk| (*streamlet, chunk)));
         }
         let mut appending = Appending { ranges: Vec::new(), outcomes: Vec::new(), error: None };
-        let how = AppendOptions { order_key: lane, ..AppendOptions::default() };
+        let how = AppendOptions { order_key: lane };
         for (index, chunk) in self.full {
             let streamlet = self.stream.streamlet(index).ok_or(AppendError::Closed);
             match streamlet.and_then(|it| it.append(&chunk, how)) {

@@ -87,7 +87,7 @@ impl From<AppendError> for Problem {
         let status = match &error {
             AppendError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             AppendError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
-            AppendError::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            AppendError::NotLeader { .. } | AppendError::Closed => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         tracing::warn!(%error, "an append over HTTP failed");
