@@ -80,6 +80,12 @@ def moments_in(unit, digits):
     return tuple(it for it in TIMES if it is None or it.microsecond % keep == 0)
 
 
+def clocks_in(digits):
+    """Times of day that have no more digits of a second."""
+    keep = 10 ** (6 - digits)
+    return tuple(it for it in CLOCKS if it is None or it.microsecond % keep == 0)
+
+
 def in_nanoseconds():
     near = moment("1677-09-22"), moment("2262-04-11")
     return tuple(it for it in TIMES if it is None or near[0] < it < near[1])
@@ -116,6 +122,9 @@ TYPES = {
     "ts_ns": Type(pa.timestamp("ns"), "timestamp(9)", "timestamp", "timestamp", in_nanoseconds()),
     "tz": Type(pa.timestamp("us", "UTC"), "timestamp with time zone", "timestamptz", "timestamptz", TIMES),
     "time": Type(pa.time64("us"), "time", "time", "time", CLOCKS),
+    "t_s": Type(pa.time32("s"), "time", "time", "time", clocks_in(0)),
+    "t_ms": Type(pa.time32("ms"), "time", "time", "time", clocks_in(3)),
+    "t_ns": Type(pa.time64("ns"), "time", "time", "time", CLOCKS),
     "iv": Type(pa.month_day_nano_interval(), "interval", "interval", "interval", LENGTHS),
     "bin": Type(pa.binary(), "bytea", "bytea", "blob", BYTES),
     "li": Type(pa.list_(pa.int64()), "bigint[]", "bigint[]", "bigint[]", NUMBER_LISTS),

@@ -40,6 +40,8 @@ def evaluate(binary, inputs, folder, evaluations):
         place.mkdir(parents=True)
         while True:
             taken = [it for it in taken if it.refused is None]
+            if not taken:
+                return None
             ran = run(binary, place, written(inputs, taken))
             if ran.returncode == 0:
                 return read(place, taken)

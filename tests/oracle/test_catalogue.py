@@ -16,6 +16,7 @@ import differences
 import edges
 import lists_catalogue
 import numbers_catalogue
+import pairs_catalogue
 import texts_catalogue
 import times_catalogue
 from comparison import same
@@ -24,7 +25,7 @@ from evaluations import Evaluation, evaluate
 from references import DuckDb, Postgres, Result
 from server import Server
 
-FILES = {"numbers": numbers_catalogue, "times": times_catalogue, "texts": texts_catalogue, "casts": casts_catalogue, "lists": lists_catalogue}
+FILES = {"numbers": numbers_catalogue, "times": times_catalogue, "texts": texts_catalogue, "casts": casts_catalogue, "lists": lists_catalogue, "pairs": pairs_catalogue}
 CATALOGUE = Path(__file__).with_name("catalogue.txt")
 SHOWN_MAX = 60
 
@@ -42,8 +43,8 @@ def found(binary, inputs, tmp_path_factory):
     """The differences of each file of cases."""
     cases = [(name, case) for name, file in FILES.items() for case in file.cases.all]
     columns = [Evaluation(case.sql(), case.table, case.lists) for _, case in cases]
-    constants = [constant(case) for _, case in cases]
-    evaluations = columns + [it[0] for it in constants if it]
+    constants = [[it for it in (constant(case), null(case)) if it] for _, case in cases]
+    evaluations = columns + [it for forms in constants for it, _ in forms]
     server = Server().start()
     try:
         with ThreadPoolExecutor(max_workers=1) as beside:
@@ -56,8 +57,7 @@ def found(binary, inputs, tmp_path_factory):
     made = {name: [] for name in FILES}
     for (name, case), column, fixed, their in zip(cases, columns, constants, theirs):
         made[name] += compared(case, "columns", column, their, range(len(edges.places(case.table))), lambda row: row)
-        if fixed:
-            evaluation, rows = fixed
+        for evaluation, rows in fixed:
             made[name] += compared(case, evaluation.sql, evaluation, their, rows, rows.get)
     return made
 
@@ -83,6 +83,19 @@ def constant(case):
         if all(wanted[argument] == at for argument, (at, _) in fixed.items()):
             rows[row] = wanted["a"] if "a" not in fixed else 0
     return Evaluation(case.sql(**{argument: literal for argument, (_, literal) in fixed.items()}), "one", case.lists), rows
+
+
+def null(case):
+    """The case with null as its first argument, and its others as columns: whatever these are, what is null in
+    the other engine has to be here."""
+    if len(case.types) < 2:
+        return None
+    kind = edges.TYPES[case.types[0]]
+    known, literal = edges.shown_in(case.table, kind), edges.literal(kind, None)
+    if literal is None or None not in known:
+        return None
+    rows = {row: row for row, of in enumerate(edges.places(case.table)) if known[of[0] % len(known)] is None}
+    return Evaluation(case.sql(a=literal), case.table, case.lists), rows
 
 
 def compared(case, form, ours, theirs, rows, row_of):

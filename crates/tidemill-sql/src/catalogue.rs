@@ -86,6 +86,8 @@ pub(crate) enum Body {
     /// `to_timestamp`: dates and times of other units than nanoseconds become microseconds, which know
     /// all years.
     Timestamp,
+    /// `make_time` and `to_time`: times of day are in microseconds.
+    Clock,
     /// Fields of an object that is null are null.
     Fields,
     /// Next to a column, constants become columns too: DataFusion would read only the first row of the

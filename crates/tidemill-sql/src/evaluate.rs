@@ -13,8 +13,9 @@ use datafusion_sql::sqlparser::ast;
 use std::sync::Arc;
 
 pub(crate) mod canonical;
-mod casts;
+pub(crate) mod casts;
 mod decimals;
+mod elements;
 pub(crate) mod failure;
 pub(crate) mod floats;
 pub(crate) mod nested;

@@ -10,6 +10,7 @@ use datafusion_expr::Expr as Logical;
 use datafusion_physical_expr::PhysicalExpr;
 use std::sync::Arc;
 
+pub(crate) mod arithmetic;
 pub(crate) mod coercion;
 pub(crate) mod intervals;
 pub(crate) mod like;
@@ -17,6 +18,7 @@ pub(crate) mod microseconds;
 pub(crate) mod nanoseconds;
 mod operands;
 pub(crate) mod probe;
+mod refusals;
 pub(crate) mod subsecond;
 
 /// The part of a query's planning that a pass belongs to. An expression of a job runs through all parts,

@@ -1,5 +1,6 @@
 //! Expressions give SQL's answers; what is wrong is refused with its place and the nearest name.
 
+mod clocks;
 mod edges;
 mod extremes;
 mod intervals;

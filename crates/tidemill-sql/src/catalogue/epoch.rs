@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// Values beyond the type are errors, not nulls.
 const MUST_FIT: CastOptions<'_> = CastOptions { safe: false, format_options: FormatOptions::new() };
 
-/// The function with its first argument cut to a multiple of the unit before.
+/// The function with its first argument in the unit before. Of nanoseconds, dates alone: the function
+/// itself takes all else.
 pub(super) fn in_unit(
     function: &ScalarUDF,
     unit: TimeUnit,
@@ -28,6 +29,10 @@ pub(super) fn in_unit(
         return function.invoke_with_args(arguments);
     };
     let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let is_date = matches!(first.data_type(), DataType::Date32 | DataType::Date64);
+    if unit == TimeUnit::Nanosecond && !is_date {
+        return function.invoke_with_args(arguments);
+    }
     let made = match first.data_type() {
         // Microseconds know all years.
         it if it.is_string() && arguments.args.len() == 1 => {

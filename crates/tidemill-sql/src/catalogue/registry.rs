@@ -27,8 +27,8 @@ pub(crate) fn shared() -> &'static Functions {
     &FUNCTIONS
 }
 
-/// Type names that differ from DataFusion's: a `timestamp` has microseconds, like the times of records,
-/// because nanoseconds cover few years.
+/// Type names that differ from DataFusion's: a `timestamp` and a `time` have microseconds, like the times of
+/// records and as in PostgreSQL; nanoseconds cover few years. A `timestamp with time zone` is in UTC.
 #[derive(Debug)]
 struct Types;
 
@@ -39,9 +39,9 @@ impl TypePlanner for Types {
             |zone| DataType::Timestamp(TimeUnit::Microsecond, zone).into_nullable_field_ref();
         Ok(match sql {
             ast::DataType::Timestamp(None, Unsaid | WithoutTimeZone) => Some(micros(None)),
-            ast::DataType::Timestamp(None, Tz | WithTimeZone) => {
-                let zone = shared().options.execution.time_zone.as_deref().map(Arc::from);
-                Some(micros(zone))
+            ast::DataType::Timestamp(None, Tz | WithTimeZone) => Some(micros(Some("UTC".into()))),
+            ast::DataType::Time(None, Unsaid | WithoutTimeZone) => {
+                Some(DataType::Time64(TimeUnit::Microsecond).into_nullable_field_ref())
             }
             _ => None,
         })

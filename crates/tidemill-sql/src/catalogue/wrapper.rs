@@ -103,6 +103,7 @@ impl ScalarUDFImpl for WrappedFunction {
             Body::Timestamp if epoch::is_coarse(it.data_type()) => {
                 Some(DataType::Timestamp(TimeUnit::Microsecond, None))
             }
+            Body::Clock => Some(DataType::Time64(TimeUnit::Microsecond)),
             _ => None,
         });
         match whole {
@@ -132,7 +133,7 @@ impl ScalarUDFImpl for WrappedFunction {
         {
             taken[at] = match given {
                 DataType::Timestamp(..) => given.clone(),
-                DataType::Date32 | DataType::Date64 => {
+                it if matches!(it, DataType::Date32 | DataType::Date64) || it.is_string() => {
                     DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
                 }
                 _ => return Ok(taken),
@@ -196,6 +197,14 @@ impl ScalarUDFImpl for WrappedFunction {
             Body::Cut => {
                 let (args, rows) = (arguments.args.clone(), arguments.number_rows);
                 floats::rounded(&args, self.function.invoke_with_args(arguments)?, rows)
+            }
+            Body::Clock => {
+                let made = arguments.return_field.data_type().clone();
+                let types: Vec<DataType> =
+                    arguments.args.iter().map(ColumnarValue::data_type).collect();
+                let own = self.function.return_type(&types)?;
+                arguments.return_field = Arc::new(Field::new(self.name(), own, true));
+                self.function.invoke_with_args(arguments)?.cast_to(&made, None)
             }
             Body::Timestamp => epoch::timestamp(&self.function, arguments),
             Body::Epoch(unit) => epoch::in_unit(&self.function, unit, arguments),

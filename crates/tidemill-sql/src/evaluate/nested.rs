@@ -59,7 +59,7 @@ pub(crate) fn reachable_arguments(all: &mut [ColumnarValue]) -> Result<()> {
 }
 
 /// The values without unreachable elements.
-fn reachable(array: &ArrayRef) -> Result<ArrayRef> {
+pub(super) fn reachable(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
         DataType::List(element) => reachable_list::<i32>(array, element)?,
         DataType::LargeList(element) => reachable_list::<i64>(array, element)?,

@@ -8,7 +8,7 @@
 
 use super::{
     canonical::{self, canonical},
-    casts, decimals, floats, nested, numerals,
+    casts, decimals, elements, floats, nested, numerals,
     short_circuit::short_circuit,
     times,
 };
@@ -81,6 +81,9 @@ fn checked(
         return Ok(Transformed::yes(Arc::new(it.with_fail_on_overflow(true))));
     }
     if let Some(it) = short_circuit(&node, input) {
+        return Ok(Transformed::yes(Arc::new(it)));
+    }
+    if let Some(it) = elements::list_cast(&node, input)? {
         return Ok(Transformed::yes(Arc::new(it)));
     }
     if is_cast_within(&node, input)? {

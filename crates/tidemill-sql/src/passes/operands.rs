@@ -10,23 +10,31 @@
 //! | decimals, whole numbers | a decimal with room for both, up to 76 digits |
 //! | float and another number | `double`; `real` beside `real`, `tinyint` and `smallint` |
 //! | constant float beside decimals or `bigint` | the decimal that is written, if it has at most 76 digits |
+//! | times of day of unlike units | the finer unit |
 //! | constant text beside another type | that type |
 //! | text and numbers or truth values, dates and numbers, dates and times of day | refused |
 //!
-//! Choices (`case`, `coalesce`, `greatest`, …) among numbers take the same type; among text and numbers
-//! they are left to DataFusion, which makes text of both.
+//! Choices (`case`, `coalesce`, `greatest`, …) among numbers take the same type. Those among texts and numbers
+//! are refused: DataFusion makes numbers of the texts, and `10.5` beside a `bigint` would have no value.
 
-use crate::catalogue::{self, TypeRule, registry};
+use super::{
+    arithmetic::{arithmetic, is_arithmetic},
+    refusals::{Use, in_words, refuse_bytes_of_number, refuse_unlike},
+};
+use crate::{
+    catalogue::{self, TypeRule, registry},
+    evaluate::casts::time_of_day,
+};
 use arrow_schema::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType,
-    TimeUnit::{Microsecond, Millisecond, Second},
+    TimeUnit::{self, Microsecond, Millisecond, Nanosecond, Second},
 };
 use datafusion_common::{
     DFSchema, DataFusionError, Result, ScalarValue, plan_err,
     tree_node::{Transformed, TreeNodeRewriter},
 };
 use datafusion_expr::{
-    Between, BinaryExpr, Case, Cast, Expr as Logical, ExprSchemable, Operator,
+    Between, BinaryExpr, Case, Cast, Expr as Logical, ExprSchemable,
     expr::{InList, ScalarFunction},
     planner::ContextProvider,
 };
@@ -75,6 +83,14 @@ fn with_common_types(node: Logical, schema: &DFSchema) -> Result<Logical> {
             Logical::InList(InList { expr, list: all, negated })
         }
         Logical::Case(it) => case(it, schema)?,
+        Logical::Cast(it) => {
+            refuse_bytes_of_number(&it.expr, it.field.data_type(), schema)?;
+            Logical::Cast(it)
+        }
+        Logical::TryCast(it) => {
+            refuse_bytes_of_number(&it.expr, it.field.data_type(), schema)?;
+            Logical::TryCast(it)
+        }
         Logical::ScalarFunction(ScalarFunction { func, args }) => {
             let types = args.iter().map(|it| it.get_type(schema)).collect::<Result<Vec<_>>>()?;
             // DataFusion's `nvl` takes decimals for floats and times for texts.
@@ -98,18 +114,6 @@ fn with_common_types(node: Logical, schema: &DFSchema) -> Result<Logical> {
         }
         other => other,
     })
-}
-
-fn is_arithmetic(op: Operator) -> bool {
-    use Operator::{Divide, Minus, Modulo, Multiply, Plus};
-    matches!(op, Plus | Minus | Multiply | Divide | Modulo)
-}
-
-/// The use of a common type.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    Comparison,
-    Choice,
 }
 
 fn compared<const N: usize>(all: [Logical; N], schema: &DFSchema) -> Result<[Logical; N]> {
@@ -155,24 +159,14 @@ fn several(all: Vec<Logical>, schema: &DFSchema, of: Use) -> Result<Vec<Logical>
                 all[nth] = Logical::Literal(value, None);
             }
         }
-        for (nth, one) in types.iter().enumerate() {
-            for (other, it) in types.iter().enumerate().skip(nth + 1) {
-                // A constant text beside a time is read as one.
-                let is_read = [&all[nth], &all[other]].iter().any(|it| constant_text(it).is_some());
-                if is_read && (one.is_temporal() || it.is_temporal()) {
-                    continue;
-                }
-                if let Some(way_out) = refusal(one, it) {
-                    return plan_err!(
-                        "cannot compare `{}`, which is {}, with `{}`, which is {}: {way_out}",
-                        all[nth].human_display(),
-                        in_words(one),
-                        all[other].human_display(),
-                        in_words(it)
-                    );
-                }
-            }
-        }
+    }
+    refuse_unlike(&all, &types, of)?;
+    let cast_to = |it: Logical, common: &DataType| match it.get_type(schema) {
+        Ok(held) if held == *common => it,
+        _ => Logical::Cast(Cast::new(Box::new(it), common.clone())),
+    };
+    if let Some(common) = common_clock(&types) {
+        return Ok(all.into_iter().map(|it| cast_to(it, &common)).collect());
     }
     let is_number = |it: &DataType| it.is_numeric() || it.is_null();
     if !types.iter().all(is_number) {
@@ -204,15 +198,11 @@ fn several(all: Vec<Logical>, schema: &DFSchema, of: Use) -> Result<Vec<Logical>
         };
         common = wider;
     }
-    let cast = |it: Logical| match it.get_type(schema) {
-        Ok(held) if held == common => it,
-        _ => Logical::Cast(Cast::new(Box::new(it), common.clone())),
-    };
-    Ok(all.into_iter().map(cast).collect())
+    Ok(all.into_iter().map(|it| cast_to(it, &common)).collect())
 }
 
 /// The text of a constant.
-fn constant_text(expr: &Logical) -> Option<String> {
+pub(super) fn constant_text(expr: &Logical) -> Option<String> {
     let Logical::Literal(value, _) = expr else { return None };
     value.try_as_str().flatten().map(str::to_owned)
 }
@@ -223,6 +213,7 @@ fn value_of_text(text: &str, beside: &DataType) -> Result<Option<ScalarValue>> {
     let made = match beside {
         DataType::Boolean => ScalarValue::from(text).cast_to(&DataType::Boolean).ok(),
         DataType::Float32 | DataType::Float64 => text.parse::<f64>().ok().map(ScalarValue::from),
+        DataType::Time32(_) | DataType::Time64(_) => clock_of_text(text),
         it if it.is_numeric() => {
             decimal_of_digits(text).or_else(|| text.parse::<f64>().ok().map(ScalarValue::from))
         }
@@ -236,77 +227,27 @@ fn value_of_text(text: &str, beside: &DataType) -> Result<Option<ScalarValue>> {
     }
 }
 
-/// The error for two types that cannot be compared, with a cast that helps.
-fn refusal(one: &DataType, other: &DataType) -> Option<&'static str> {
-    let both = |is_one: fn(&DataType) -> bool, is_other: fn(&DataType) -> bool| {
-        (is_one(one) && is_other(other)) || (is_one(other) && is_other(one))
-    };
-    let is_date = |it: &DataType| matches!(it, DataType::Date32 | DataType::Date64);
-    let is_clock = |it: &DataType| matches!(it, DataType::Time32(_) | DataType::Time64(_));
-    let is_time = |it: &DataType| matches!(it, DataType::Timestamp(..));
-    if both(DataType::is_string, DataType::is_numeric) {
-        return Some(
-            "cast the text, as in `cast(x as double)` or `cast(x as decimal(18, 2))`, declare the \
-             column in `schema`, or compare with a text, as in `'10'`",
-        );
-    }
-    if both(DataType::is_string, |it| *it == DataType::Boolean) {
-        return Some("cast the text, as in `cast(x as boolean)`");
-    }
-    if both(DataType::is_string, is_date) {
-        return Some("cast the text, as in `cast(x as date)`");
-    }
-    if both(DataType::is_string, is_clock) {
-        return Some("cast the text, as in `cast(x as time)`");
-    }
-    if both(DataType::is_string, is_time) {
-        return Some("cast the text, as in `cast(x as timestamp)`");
-    }
-    if both(DataType::is_numeric, is_date) {
-        return Some("compare dates, as in `date '1970-01-01' + n`");
-    }
-    if both(DataType::is_numeric, is_time) {
-        return Some("make a time of the number, as in `to_timestamp_seconds(n)`");
-    }
-    if both(DataType::is_numeric, |it| *it == DataType::Boolean) {
-        return Some("cast the truth value, as in `cast(x as int)`");
-    }
-    if both(is_date, is_clock) {
-        return Some("cast one of them, as in `cast(x as timestamp)`");
-    }
-    match (one, other) {
-        (
-            DataType::List(one) | DataType::LargeList(one),
-            DataType::List(other) | DataType::LargeList(other),
-        ) => refusal(one.data_type(), other.data_type()),
-        (DataType::Struct(one), DataType::Struct(other)) => one
-            .iter()
-            .zip(other)
-            .find_map(|(one, other)| refusal(one.data_type(), other.data_type())),
-        _ => None,
-    }
+/// A time of day as it is written: in microseconds, or in nanoseconds if it has some.
+fn clock_of_text(text: &str) -> Option<ScalarValue> {
+    let nanos = time_of_day(text)?;
+    Some(match nanos % 1_000 {
+        0 => ScalarValue::Time64Microsecond(Some(nanos / 1_000)),
+        _ => ScalarValue::Time64Nanosecond(Some(nanos)),
+    })
 }
 
-/// The name of a type in a job's `schema` or in a cast.
-fn in_words(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Boolean => "boolean".to_owned(),
-        DataType::Int8 => "tinyint".to_owned(),
-        DataType::Int16 => "smallint".to_owned(),
-        DataType::Int32 => "int".to_owned(),
-        DataType::Int64 => "bigint".to_owned(),
-        DataType::Float32 => "real".to_owned(),
-        DataType::Float64 => "double".to_owned(),
-        DataType::Date32 => "date".to_owned(),
-        DataType::Timestamp(..) => "timestamp".to_owned(),
-        DataType::Time32(_) | DataType::Time64(_) => "time".to_owned(),
-        DataType::Decimal32(p, s)
-        | DataType::Decimal64(p, s)
-        | DataType::Decimal128(p, s)
-        | DataType::Decimal256(p, s) => format!("decimal({p}, {s})"),
-        it if it.is_string() => "text".to_owned(),
-        other => other.to_string(),
-    }
+/// The finest of the units of times of day. None if there are other types among them.
+fn common_clock(types: &[DataType]) -> Option<DataType> {
+    let unit = |it: &DataType| match it {
+        DataType::Time32(unit) | DataType::Time64(unit) => Some(*unit),
+        _ => None,
+    };
+    let is_clock = |it: &DataType| it.is_null() || unit(it).is_some();
+    let finest: TimeUnit = types.iter().filter_map(unit).max()?;
+    types.iter().all(is_clock).then_some(match finest {
+        Second | Millisecond => DataType::Time32(finest),
+        Microsecond | Nanosecond => DataType::Time64(finest),
+    })
 }
 
 /// True if floats would not do for an exact comparison of decimals or whole numbers with constant floats.
@@ -370,7 +311,7 @@ fn decimal_of_digits(text: &str) -> Option<ScalarValue> {
 }
 
 /// The digits of a whole number or a decimal, and its digits behind the point.
-fn digits(data_type: &DataType) -> Option<(i16, i16)> {
+pub(super) fn digits(data_type: &DataType) -> Option<(i16, i16)> {
     Some(match data_type {
         DataType::Int8 | DataType::UInt8 => (3, 0),
         DataType::Int16 | DataType::UInt16 => (5, 0),
@@ -386,7 +327,7 @@ fn digits(data_type: &DataType) -> Option<(i16, i16)> {
 }
 
 /// A type that holds every value of two types of numbers. None if there is no such type.
-fn common_number(one: &DataType, other: &DataType) -> Option<DataType> {
+pub(super) fn common_number(one: &DataType, other: &DataType) -> Option<DataType> {
     if one == other {
         return Some(one.clone());
     }
@@ -432,67 +373,4 @@ fn common_integer(one: &DataType, other: &DataType) -> Option<DataType> {
         DataType::UInt32 => DataType::Int64,
         _ => DataType::Decimal128(20, 0),
     })
-}
-
-/// Arithmetic whose operands need another type than DataFusion gives them.
-fn arithmetic(it: BinaryExpr, schema: &DFSchema) -> Result<Logical> {
-    let BinaryExpr { left, op, right } = it;
-    let (one, other) = (left.get_type(schema)?, right.get_type(schema)?);
-    let cast = |expr: Box<Logical>, to: DataType| Box::new(Logical::Cast(Cast::new(expr, to)));
-    let in_micros = |it: &DataType| match it {
-        DataType::Timestamp(Second | Millisecond, zone) => {
-            Some(DataType::Timestamp(Microsecond, zone.clone()))
-        }
-        _ => None,
-    };
-    let (left, right) = match (&one, &other) {
-        // A time in seconds has no room for a part of one.
-        (time, DataType::Interval(_)) if in_micros(time).is_some() => {
-            (in_micros(time).map_or(left.clone(), |to| cast(left, to)), right)
-        }
-        (DataType::Interval(_), time) if in_micros(time).is_some() => {
-            (left, in_micros(time).map_or(right.clone(), |to| cast(right, to)))
-        }
-        // A `real` has 24 bits of a number.
-        (one, other)
-            if one.is_numeric()
-                && other.is_numeric()
-                && (one.is_floating() || other.is_floating())
-                && one != other =>
-        {
-            let common = common_number(one, other).unwrap_or(DataType::Float64);
-            let (is_one, is_other) = (*one == common, *other == common);
-            (
-                if is_one { left } else { cast(left, common.clone()) },
-                if is_other { right } else { cast(right, common) },
-            )
-        }
-        (one, other) if one.is_decimal() || other.is_decimal() => {
-            fits_decimal(op, one, other)?;
-            (left, right)
-        }
-        _ => (left, right),
-    };
-    Ok(Logical::BinaryExpr(BinaryExpr { left, op, right }))
-}
-
-/// Refuses products and quotients of decimals that have more digits behind the point than a decimal can.
-fn fits_decimal(op: Operator, one: &DataType, other: &DataType) -> Result<()> {
-    let (Some((_, s1)), Some((_, s2))) = (digits(one), digits(other)) else { return Ok(()) };
-    let is_wide = |it: &DataType| matches!(it, DataType::Decimal256(..));
-    let most = if is_wide(one) || is_wide(other) {
-        DECIMAL256_MAX_PRECISION
-    } else {
-        DECIMAL128_MAX_PRECISION
-    };
-    if op == Operator::Multiply && s1 + s2 > i16::from(most) {
-        return plan_err!(
-            "the product of {} and {} has {} digits behind the point, and {most} are the most: cast \
-             one of them to fewer, as in `cast(x as decimal(38, 10))`",
-            in_words(one),
-            in_words(other),
-            s1 + s2
-        );
-    }
-    Ok(())
 }

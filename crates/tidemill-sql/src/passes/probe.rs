@@ -42,7 +42,7 @@ fn answer(node: &Logical, schema: &DFSchema) -> Result<(), DataFusionError> {
         Logical::ScalarFunction(call) => {
             let place = catalogue::function(call.func.name()).and_then(|row| row.probe);
             let others_are = |place| {
-                call.args.iter().enumerate().all(|(nth, it)| (nth == place) != is_constant(it))
+                call.args.iter().enumerate().all(|(nth, it)| nth == place || is_constant(it))
             };
             place.filter(|place| others_are(*place)).and_then(|place| {
                 let mut args = call.args.clone();

@@ -16,7 +16,7 @@ use super::admission::not_known;
 use crate::{
     catalogue::{self, growth::ResultReach},
     error::{ExprError, plan_error},
-    passes::like,
+    passes::{arithmetic, like},
 };
 use arrow_schema::DataType;
 use datafusion_common::{
@@ -88,6 +88,9 @@ impl Reach {
 fn bound(name: &str) -> Option<ResultReach> {
     match name {
         like::ESCAPED => Some(ResultReach::Sum(2)),
+        arithmetic::DAYS_AFTER | arithmetic::DAYS_BEFORE | arithmetic::LENGTH => {
+            Some(ResultReach::Sum(1))
+        }
         _ => catalogue::function(name)?.reach,
     }
 }

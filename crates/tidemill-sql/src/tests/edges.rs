@@ -225,3 +225,23 @@ fn text_is_not_compared_with_what_it_is_not() {
     assert_eq!(texts("p > '10'", &batch), some(&["true", "true"]));
     assert_eq!(texts("cast(p as double) > 10", &batch), some(&["false", "true"]));
 }
+
+#[test]
+fn text_is_not_chosen_beside_numbers() {
+    let batch = prices(&["9", "10.5"], &[Some(1.5), None]);
+    for sql in [
+        "coalesce(f, p)",
+        "coalesce(cast(f as bigint), p)",
+        "case when f > 1 then p else f end",
+        "nvl(f, p)",
+        "[f, p]",
+        "coalesce([f], [p])",
+    ] {
+        let error = Expr::compile(sql, &batch.schema()).expect_err(sql);
+        let says = |it: &str| error.message.contains(it);
+        assert!(says("cannot choose between") && says("as in `"), "{sql}: {}", error.message);
+    }
+    assert_eq!(texts("coalesce(cast(f as text), p)", &batch), some(&["1.5", "10.5"]));
+    assert_eq!(texts("coalesce(f, '7')", &batch), some(&["1.5", "7.0"]));
+    assert!(Expr::compile("coalesce(f, 'none')", &batch.schema()).is_err());
+}

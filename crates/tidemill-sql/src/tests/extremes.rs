@@ -4,7 +4,8 @@ use super::semantics::{some, texts};
 use super::*;
 use crate::catalogue::registry;
 use arrow_array::{
-    BinaryArray, Decimal128Array, Float32Array, IntervalMonthDayNanoArray, ListArray,
+    BinaryArray, Date32Array, Decimal128Array, Float32Array, IntervalMonthDayNanoArray, ListArray,
+    TimestampMicrosecondArray, TimestampNanosecondArray,
     types::{Decimal128Type, IntervalMonthDayNano},
 };
 use arrow_schema::IntervalUnit;
@@ -300,4 +301,213 @@ fn floats_beyond_a_decimal_are_not_pulled_to_its_end() {
     let expr = Expr::compile("cast(f as decimal(38, 38))", &batch.schema()).expect("a cast");
     assert!(expr.evaluate(&batch).is_err());
     assert!(expr.evaluate(&batch.slice(2, 1)).is_ok());
+}
+
+#[test]
+fn dates_are_moved_by_days_that_fit_and_by_none_if_they_are_null() {
+    let dates = Date32Array::from(vec![Some(0), Some(2_932_896), Some(-719_162), None]);
+    let numbers = Int64Array::from(vec![Some(-1), Some(1), None, Some(i64::MAX)]);
+    let large = UInt64Array::from(vec![Some(3), None, Some(0), Some(u64::MAX)]);
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("d", Arc::new(dates) as ArrayRef, true),
+        ("n", Arc::new(numbers) as _, true),
+        ("u", Arc::new(large) as _, true),
+    ])
+    .expect("columns of one length");
+    for (sql, expected) in [
+        ("d + n", ["1969-12-31", "+10000-01-01", "-", "-"]),
+        ("n + d", ["1969-12-31", "+10000-01-01", "-", "-"]),
+        ("d - n", ["1970-01-02", "9999-12-30", "-", "-"]),
+        ("d + u", ["1970-01-04", "-", "0001-01-01", "-"]),
+        ("d + 1", ["1970-01-02", "+10000-01-01", "0001-01-02", "-"]),
+        ("cast(null as date) + n", ["-"; 4]),
+        ("cast(null as date) + 9223372036854775807", ["-"; 4]),
+        ("d - cast(null as bigint)", ["-"; 4]),
+        (
+            "cast(arrow_cast(d, 'Date64') + 1 as date)",
+            ["1970-01-02", "+10000-01-01", "0001-01-02", "-"],
+        ),
+    ] {
+        assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
+    }
+    assert_eq!(
+        texts("cast(n as date)", &batch.slice(0, 3)),
+        some(&["1969-12-31", "1970-01-02", "-"])
+    );
+    assert_eq!(texts("try_cast(n as date)", &batch.slice(3, 1)), some(&["-"]));
+    let beyond = Expr::compile("cast(n as date)", &batch.schema()).expect("a cast");
+    assert!(beyond.evaluate(&batch).expect_err("no date").message.contains("is no date"));
+    for sql in ["d + 2147483647", "d - 9223372036854775807", "d + cast('100000000' as bigint)"] {
+        let error = Expr::compile(sql, &batch.schema()).expect(sql).evaluate(&batch);
+        let error = error.expect_err(sql).message;
+        assert!(error.contains("date out of range: 1970-01-01"), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn times_at_the_ends_of_64_bits_are_cut_towards_the_past() {
+    let nanos = TimestampNanosecondArray::from(vec![i64::MIN, i64::MIN + 1, -1, i64::MAX]);
+    let micros = TimestampMicrosecondArray::from(vec![i64::MIN, i64::MIN + 1, -1, i64::MAX]);
+    let batch = RecordBatch::try_from_iter([
+        ("ns", Arc::new(nanos) as ArrayRef),
+        ("us", Arc::new(micros) as _),
+    ])
+    .expect("columns of one length");
+    let seconds = some(&["-9223372037", "-9223372037", "-1", "9223372036"]);
+    for sql in [
+        "cast(cast(ns as timestamp(0)) as bigint)",
+        "cast(try_cast(ns as timestamp(0)) as bigint)",
+        "to_unixtime(ns)",
+        "cast(to_timestamp_seconds(ns) as bigint)",
+    ] {
+        assert_eq!(texts(sql, &batch), seconds, "{sql}");
+    }
+    let millis = some(&["-9223372036854776", "-9223372036854776", "-1", "9223372036854775"]);
+    for sql in
+        ["cast(cast(us as timestamp(3)) as bigint)", "cast(cast(ns as timestamp(6)) as bigint)"]
+    {
+        assert_eq!(texts(sql, &batch), millis, "{sql}");
+    }
+}
+
+#[test]
+fn dates_become_times_of_every_unit() {
+    let near = RecordBatch::try_from_iter_with_nullable([(
+        "d",
+        Arc::new(Date32Array::from(vec![Some(0), Some(-1), Some(106_751), Some(-106_751), None]))
+            as ArrayRef,
+        true,
+    )])
+    .expect("dates");
+    let midnights = some(&[
+        "1970-01-01T00:00:00",
+        "1969-12-31T00:00:00",
+        "2262-04-11T00:00:00",
+        "1677-09-22T00:00:00",
+        "-",
+    ]);
+    for unit in ["", "_seconds", "_millis", "_micros", "_nanos"] {
+        let sql = format!("to_timestamp{unit}(d)");
+        assert_eq!(texts(&sql, &near), midnights, "{sql}");
+    }
+    let far = RecordBatch::try_from_iter([(
+        "d",
+        Arc::new(Date32Array::from(vec![2_932_896, -719_162])) as ArrayRef,
+    )])
+    .expect("dates");
+    for unit in ["", "_seconds", "_millis", "_micros"] {
+        let sql = format!("to_timestamp{unit}(d)");
+        assert_eq!(
+            texts(&sql, &far),
+            some(&["9999-12-31T00:00:00", "0001-01-01T00:00:00"]),
+            "{sql}"
+        );
+    }
+    let sql = "to_timestamp_nanos(d)";
+    assert!(Expr::compile(sql, &far.schema()).expect(sql).evaluate(&far).is_err());
+}
+
+#[test]
+fn constants_with_a_zone_have_one() {
+    let batch = RecordBatch::try_from_iter([(
+        "t",
+        Arc::new(StringArray::from(vec!["1970-01-01", "1969-12-31T23:30:00"])) as ArrayRef,
+    )])
+    .expect("texts");
+    for (sql, expected) in [
+        (
+            "date_part('hour', cast('1970-01-01' as timestamp with time zone) at time zone '+02:00')",
+            ["2", "2"],
+        ),
+        (
+            "date_part('hour', cast(t as timestamp with time zone) at time zone '+02:00')",
+            ["2", "1"],
+        ),
+        (
+            "to_local_time(timestamp with time zone '2024-07-01T00:00:00' at time zone 'Europe/Berlin')",
+            ["2024-07-01T02:00:00"; 2],
+        ),
+        ("cast(t as timestamp with time zone) = '1970-01-01'", ["true", "false"]),
+        ("cast(t as timestamp with time zone) < timestamp '1970-01-01'", ["false", "true"]),
+    ] {
+        assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
+    }
+}
+
+#[test]
+fn parts_that_no_time_has_are_refused_of_constants_too() {
+    let schema = Arc::new(Schema::empty());
+    for sql in ["date_part('decade', timestamp '2024-01-01')", "date_part('day', time '12:00')"] {
+        assert!(Expr::compile(sql, &schema).is_err(), "{sql}");
+    }
+}
+
+#[test]
+fn numbers_are_no_bytes() {
+    let batch =
+        RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from(vec![1])) as ArrayRef)])
+            .expect("n");
+    for sql in ["cast(n as bytea)", "try_cast(n as bytea)", "cast(1 as bytea)"] {
+        let error = Expr::compile(sql, &batch.schema()).expect_err(sql);
+        assert!(error.message.contains("cast it to text first"), "{sql}: {}", error.message);
+    }
+}
+
+#[test]
+fn quotients_by_decimals_of_many_digits_have_a_type() {
+    let batch = RecordBatch::try_from_iter([(
+        "p",
+        Arc::new(StringArray::from(vec!["0.5", "-0.5", "0.3"])) as ArrayRef,
+    )])
+    .expect("texts");
+    let divisor = "cast('0.75' as decimal(38, 38))";
+    for (sql, expected) in [
+        ("cast(p as decimal(4, 1)) / X", ["0.66667", "-0.66667", "0.40000"]),
+        ("1 / X", ["1.3333"; 3]),
+        ("cast(1 as tinyint) / X", ["1.3333"; 3]),
+        (
+            "cast(p as decimal(20, 2)) / cast('0.99999999999999999999999999999999999999' as decimal(38, 38))",
+            ["0.500000", "-0.500000", "0.300000"],
+        ),
+    ] {
+        let sql = sql.replace('X', divisor);
+        assert_eq!(texts(&sql, &batch), some(&expected), "{sql}");
+    }
+    let least = "cast('1e-38' as decimal(38, 38))";
+    let sql = format!("cast(p as decimal(4, 1)) / {least}");
+    assert!(Expr::compile(&sql, &batch.schema()).expect(&sql).evaluate(&batch).is_err());
+}
+
+#[test]
+fn singles_and_whole_numbers_are_computed_in_double() {
+    let batch = RecordBatch::try_from_iter([(
+        "f",
+        Arc::new(Float32Array::from(vec![16_777_216.0])) as ArrayRef,
+    )])
+    .expect("f");
+    for (sql, expected) in [
+        ("f + cast(1 as tinyint)", "16777217.0"),
+        ("f + 1", "16777217.0"),
+        ("cast(1 as smallint unsigned) - f", "-16777215.0"),
+        ("f + f", "33554432.0"),
+    ] {
+        assert_eq!(texts(sql, &batch), some(&[expected]), "{sql}");
+    }
+}
+
+#[test]
+fn texts_of_far_years_are_taken_apart() {
+    let batch = RecordBatch::try_from_iter([(
+        "t",
+        Arc::new(StringArray::from(vec!["9999-12-31T23:59:58.5", "0001-01-01"])) as ArrayRef,
+    )])
+    .expect("texts");
+    for (sql, expected) in [
+        ("date_part('year', t)", ["9999", "1"]),
+        ("extract(microsecond from t)", ["58500000", "0"]),
+        ("cast(date_trunc('month', t) as text)", ["9999-12-01T00:00:00", "0001-01-01T00:00:00"]),
+        ("to_char(t, '%Y')", ["9999", "0001"]),
+    ] {
+        assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
+    }
 }

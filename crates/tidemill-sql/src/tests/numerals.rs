@@ -83,3 +83,57 @@ fn texts_that_are_no_decimal_of_the_type_are_said_with_it() {
         some(&["-", "99.00", "-"])
     );
 }
+
+/// Lists of one text each.
+fn lists(all: &[Option<&str>]) -> RecordBatch {
+    let mut made =
+        arrow_array::builder::ListBuilder::new(arrow_array::builder::StringBuilder::new());
+    for text in all {
+        made.append_value([*text]);
+    }
+    made.append_null();
+    RecordBatch::try_from_iter_with_nullable([("l", Arc::new(made.finish()) as ArrayRef, true)])
+        .expect("lists")
+}
+
+#[test]
+fn elements_of_lists_are_cast_as_values_by_themselves_are() {
+    let texts_of = ["1e5", "-0.5e-2", "12.5", "1.005", "99999.994"];
+    let alone = texts("cast(t as decimal(9, 2))", &column(&texts_of));
+    let all = lists(&texts_of.map(Some));
+    let mut listed = texts("cast(l as decimal(9, 2)[])[1]", &all);
+    assert_eq!(listed.pop(), Some(None));
+    assert_eq!(listed, alone);
+    for (element, kind) in [
+        ("1e9", "decimal(9, 2)"),
+        ("x", "decimal(9, 2)"),
+        ("", "decimal(9, 2)"),
+        ("12", "time"),
+        ("23:59:60", "time"),
+        ("1e400x", "double"),
+        ("300", "tinyint"),
+    ] {
+        let (one, list) = (column(&[element]), lists(&[Some(element)]));
+        let of_value = Expr::compile(&format!("cast(t as {kind})"), &one.schema()).expect(kind);
+        let of_list = Expr::compile(&format!("cast(l as {kind}[])"), &list.schema()).expect(kind);
+        let (value, list_value) = (of_value.evaluate(&one), of_list.evaluate(&list));
+        let value = value.expect_err(element).message;
+        assert_eq!(list_value.expect_err(element).message, value);
+        let tried = format!("array_to_string(try_cast(l as {kind}[]), ',', 'none')");
+        assert_eq!(texts(&tried, &list), some(&["none", "-"]), "{tried}");
+    }
+    let none = lists(&[None]);
+    assert_eq!(texts("cast(l as decimal(9, 2)[])[1]", &none), some(&["-", "-"]));
+    for (sql, expected) in [
+        ("cast(['1e5', null] as decimal(9, 2)[])[1]", "100000.00"),
+        ("cast([timestamp '1969-12-31T23:59:58.5'] as timestamp(0)[])[1]", "1969-12-31T23:59:58"),
+        ("cast([[ '1.5e1' ]] as decimal(9, 2)[][])[1][1]", "15.00"),
+        (
+            "cast(cast(['3333333333333333333333333333.3333333333'] as decimal(38, 10)[]) as double[])[1]",
+            "3.3333333333333336e27",
+        ),
+        ("cast([cast('inf' as double), -2.5] as text[])[2]", "-2.5"),
+    ] {
+        assert_eq!(texts(sql, &none), some(&[expected, expected]), "{sql}");
+    }
+}
