@@ -109,7 +109,8 @@ for part in ("dow", "doy", "isodow", "isoyear", "quarter", "week"):
 for part in ("hour", "minute", "epoch"):
     cases(f"date_part('{part}', {{a}})", "t_s t_ms t_ns i64 text bool", about=1e-15 if part == "epoch" else 0.0)
 for part, theirs in (("second", "trunc(extract(second from {a}))"), ("millisecond", "trunc(extract(milliseconds from {a}))"), ("microsecond", "extract(microseconds from {a})"), ("nanosecond", "extract(microseconds from {a}) * 1000")):
-    cases(f"date_part('{part}', {{a}})", "t_s t_ms t_ns date", theirs)
+    cases(f"date_part('{part}', {{a}})", "t_s t_ms t_ns", theirs)
+    cases(f"date_part('{part}', {{a}})", "date", theirs.replace("{a}", "{a}::timestamp"))
 for unit in ("microsecond", "millisecond", "second", "minute", "hour"):
     cases(f"date_trunc('{unit}', {{a}})", "t_s t_ms t_ns", f"date_trunc('{unit}', {{a}})")
 for stride in ("7 seconds", "15 minutes", "1500 milliseconds"):

@@ -38,7 +38,7 @@ for sign in "+-":
     cases(f"{{a}} {sign} {{b}}", "iv|iv")
     cases(f"{{a}} {sign} {{b}}", "time|iv")
     cases(f"{{a}} {sign} {{b}}", "date|i32")
-    cases(f"{{a}} {sign} {{b}}", "date|i64", f"{{a}} {sign} {{b}}::int")
+    cases(f"{{a}} {sign} {{b}}", "date|i64", f"case when {{a}} is not null then {{a}} {sign} {{b}}::int end")
 cases("{b} + {a}", "ts date|iv")
 cases("{a} - {b}", "ts|ts ts_s ts_ns date", kind="span")
 cases("{a} - {b}", "tz|tz", kind="span")
