@@ -9,6 +9,7 @@
 # make clients       unmodified Kafka clients against our broker
 # make connectors    jobs that read and write topics of a real Apache Kafka
 # make connect       Kafka Connect and MirrorMaker 2 against our broker, with kills
+# make cluster-seeds five simulated nodes under faults: SEEDS=10000
 # make slow-disk     the tests in Rust on a disk that is slow to sync: SYNC_MS=5
 # make plants        puts known bugs into a copy of the code: the tests must fail
 # make bench         ours and its peers in turn; writes a table and a plot
@@ -18,7 +19,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends coord hbase postgres kills clients connectors connect slow-disk plants models
+.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends coord hbase postgres kills clients connectors connect cluster-seeds slow-disk plants models
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -126,6 +127,11 @@ SYNCS := fsync,fdatasync,syncfs,sync_file_range
 SLOW := "strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=$(SYNCS)", "-e", "inject=$(SYNCS):delay_enter=$(SYNC_MS)000"
 slow-disk:
 	$(call step,slow disk,cargo --config 'target."cfg(unix)".runner = [$(SLOW)]' test --workspace --exclude tidemill-sim --exclude tidemill-fuzz --locked --no-fail-fast --lib --bins --tests)
+
+# Membership of five nodes, by seed: kills, pauses, cuts, lost answers, compaction. `cargo test` runs 100.
+SEEDS ?= 10000
+cluster-seeds:
+	CLUSTER_SEEDS=$(SEEDS) cargo test --locked -p tidemill-coord --lib five_nodes_agree -- --nocapture
 
 # Planted bugs: each must be caught by the tests that docs/robustness.md names.
 plants:

@@ -1,9 +1,9 @@
 //! Membership: the nodes of a cluster, the life that each is in, and the controller among them.
 //!
 //! ```text
-//! registration ─▶ incarnation, lease        view ─▶ controller
-//!      │                                      │        (pure)
-//!      └──────────── member ──────────────────┘
+//! registration ─▶ incarnation, lease     view ─▶ controller, placement, failover
+//!      │                                   │         (plain functions)
+//!      └───────────── member ──────────────┘
 //!            keeper · watcher · candidate (threads)
 //! ```
 //!
@@ -12,19 +12,23 @@
 //! is a hint, and no decision is safe because of it.
 //!
 //! Read in this order: [`record`], [`view`], [`registration`], [`desire`], [`events`], [`controller`],
-//! [`member`]. All but the last are plain functions.
+//! [`placement`], [`failover`], [`member`]. All but the last are plain functions.
 
 pub mod controller;
 pub mod desire;
 pub mod events;
+pub mod failover;
 pub mod member;
+pub mod placement;
 pub mod record;
 pub mod registration;
 pub mod view;
 
 pub use desire::{DesireError, set_desired};
 pub use events::{ClusterEvent, ClusterEventKind};
+pub use failover::{LeaderChange, StreamletAssignment, StreamletLeader};
 pub use member::{ClusterMember, MemberOptions, MemberStatus};
+pub use placement::{CopySet, PlacementNode, StreamletName};
 pub use record::{DesiredState, NodeAddresses, NodeRecord, NodeRole};
 pub use registration::{JoinError, NodeProfile, Registered};
 pub use view::{ClusterView, ControllerView, FenceError, LiveNode, NodeView};
@@ -33,6 +37,9 @@ use crate::{coordinator::Coordinator, key::Revision, transaction::CommitOutcome}
 use registration::{RegistrationLease, RegistrationStep, RegistrationTerms};
 use tidemill_env::World;
 use tidemill_types::ClusterId;
+
+#[cfg(all(test, debug_assertions))]
+mod tests;
 
 /// Attempts of a node alone to draw an incarnation. Nothing but its own process can be in the way.
 const ATTEMPTS_MAX: u32 = 3;

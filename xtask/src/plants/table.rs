@@ -1,6 +1,8 @@
 //! The planted bugs of the engine, and the tables of the other rooms: results of jobs, the library, the
-//! log, Kafka's protocol, sources that get more slices, and states and their checkpoints.
+//! log, Kafka's protocol, sources that get more slices, states and their checkpoints, and
+//! nodes among others.
 
+mod cluster;
 mod growth;
 mod kafka;
 mod lazy;
@@ -35,6 +37,7 @@ pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
         growth::PLANTS,
         lazy::PLANTS,
         state::PLANTS,
+        cluster::PLANTS,
     ];
     parts.into_iter().flatten()
 }

@@ -7,6 +7,7 @@ const VERSIONS: &[(&str, &str)] = &[
     ("ledger", "LEDGER_VERSION"),
     ("link frames", "LINK_VERSION"),
     ("coordinator", "COORDINATOR_VERSION"),
+    ("records of nodes", "RECORD_VERSION"),
     ("journal of votes", "RAFT_JOURNAL_VERSION"),
     ("snapshot of the table", "RAFT_SNAPSHOT_VERSION"),
     ("indexed backend", "INDEX_VERSION"),

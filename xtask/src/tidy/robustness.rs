@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Faults and bugs that have a row.
 const IDS: &[&str] = &[
-    "row 1", "row 2", "row 4", "row 6", "row 13", "row 14", "row 15", "row 16", "row 17", "row 18",
-    "row 19", "row 20", "row 21", "row 24", "row 25", "row 26", "row 28", "row 29", "row 32",
-    "row 33", "row 34", "row 35", "row 36", "row 38", "row 40", "row 44", "N1", "N2", "N3", "N4",
-    "N7", "R1", "R2", "R3", "R4", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "K1", "K2", "K3",
-    "K4", "K5", "K7", "K8", "E1", "F1", "F2", "F3", "F4", "F5",
+    "row 1", "row 2", "row 4", "row 5", "row 6", "row 13", "row 14", "row 15", "row 16", "row 17",
+    "row 18", "row 19", "row 20", "row 21", "row 24", "row 25", "row 26", "row 28", "row 29",
+    "row 30", "row 32", "row 33", "row 34", "row 35", "row 36", "row 38", "row 40", "row 44", "N1",
+    "N2", "N3", "N4", "N7", "R1", "R2", "R3", "R4", "R6", "R7", "R8", "R9", "R10", "R11", "R12",
+    "K1", "K2", "K3", "K4", "K5", "K7", "K8", "E1", "E3", "E4", "F1", "F2", "F3", "F4", "F5",
 ];
 /// First letters of the ids of bugs.
 const BUGS: &str = "nrkef";

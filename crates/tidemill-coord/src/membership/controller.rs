@@ -1,10 +1,8 @@
-//! The controller: decisions about the cluster, as plain functions of a view.
+//! The controller: the one node that decides for the cluster, elected by compare-and-put.
 //!
 //! ```text
-//! view ─▶ ControllerStep ┬ Elect: put `controller` under the node's lease, if its last change is the
-//!                        │        one of this view
-//!                        ├ Change: writes that require the revision of the controller's own election
-//!                        └ Idle
+//! elect            put `controller` under the node's lease, if its last change is the one of this view
+//! under_election   a transaction that requires the revision of the controller's own election
 //! ```
 //!
 //! Every change of a controller requires its election's revision. A controller that was paused finds
@@ -22,53 +20,35 @@ use crate::{
 };
 use tidemill_types::{Incarnation, NodeId};
 
-/// The next step of a node as the controller, or as a candidate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ControllerStep {
-    /// There is no controller that lives: stand for election with this transaction.
-    Elect(Transaction),
-    /// This node is the controller, and the view asks for this change.
-    Change(Transaction),
-    /// There is nothing to do until the view changes.
-    Idle,
-}
-
-/// The next step of an incarnation of a node, which holds this lease.
+/// The transaction with which an incarnation of a node stands for election, under its lease. None: a
+/// controller lives, or the view refuses the incarnation itself.
 #[must_use]
-pub fn next_step(
+pub fn elect(
     view: &ClusterView,
     node: NodeId,
     incarnation: Incarnation,
     lease: LeaseId,
-) -> ControllerStep {
-    if view.check(node, incarnation).is_err() {
-        return ControllerStep::Idle;
+) -> Option<Transaction> {
+    view.check(node, incarnation).ok()?;
+    let live = view.nodes.get(&node)?.live?;
+    if let Some(it) = view.controller
+        && view.check(it.node, it.incarnation).is_ok()
+    {
+        return None;
     }
-    let Some(live) = view.nodes.get(&node).and_then(|it| it.live) else {
-        return ControllerStep::Idle;
-    };
-    match view.controller {
-        Some(it) if view.is_controller(node, incarnation) => change(view, it),
-        Some(it) if view.check(it.node, it.incarnation).is_ok() => ControllerStep::Idle,
-        found => {
-            let key = RecordKey::Controller.key();
-            let record = encode(&ControllerRecord { node, incarnation });
-            ControllerStep::Elect(
-                Transaction::new()
-                    .require(&key, found.map_or(Revision::NONE, |it| it.elected))
-                    .require(&RecordKey::Live(node).key(), live.since)
-                    .put_leased(&key, record, lease),
-            )
-        }
-    }
+    let key = RecordKey::Controller.key();
+    let elected = view.controller.map_or(Revision::NONE, |it| it.elected);
+    let record = encode(&ControllerRecord { node, incarnation });
+    Some(
+        Transaction::new()
+            .require(&key, elected)
+            .require(&RecordKey::Live(node).key(), live.since)
+            .put_leased(&key, record, lease),
+    )
 }
 
 /// A transaction that holds only while the controller of an election is the controller.
 #[must_use]
 pub fn under_election(controller: ControllerView) -> Transaction {
     Transaction::new().require(&RecordKey::Controller.key(), controller.elected)
-}
-
-fn change(_view: &ClusterView, _controller: ControllerView) -> ControllerStep {
-    ControllerStep::Idle
 }

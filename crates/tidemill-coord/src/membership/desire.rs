@@ -56,3 +56,6 @@ pub fn set_desired(
     }
     Ok(transaction)
 }
+
+#[cfg(test)]
+mod tests;

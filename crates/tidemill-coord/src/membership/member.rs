@@ -3,7 +3,7 @@
 //! ```text
 //! keeper     registers, keeps the lease alive, registers again when the lease is gone
 //! watcher    lists and watches the table, publishes views and events
-//! candidate  stands for election as the controller, and does the controller's work
+//! candidate  stands for election as the controller while there is none
 //! ```
 //!
 //! Each thread asks a pure function of [`super`] for the next step and takes it. No thread holds a lock
@@ -34,8 +34,8 @@ use std::{sync::Arc, time::Duration};
 use tidemill_env::{Thread, World, lock::Mutex};
 use tidemill_types::{Incarnation, NodeId};
 
-#[cfg(test)]
-mod tests;
+#[cfg(all(test, debug_assertions))]
+pub(super) mod tests;
 
 /// The longest rest of a thread that waits for something that no signal tells of.
 const POLL: Duration = Duration::from_millis(500);
@@ -94,6 +94,9 @@ pub enum MemberStatus {
     Left,
 }
 
+/// The body of one of a member's threads.
+type ThreadBody = fn(&MemberShared);
+
 /// One node in its cluster.
 pub struct ClusterMember {
     shared: Arc<MemberShared>,
@@ -111,16 +114,16 @@ impl ClusterMember {
         options: MemberOptions,
     ) -> Result<Self, JoinError> {
         let shared = Arc::new(MemberShared::new(world, coordinator, options)?);
-        let bodies: [(&str, fn(&MemberShared)); 3] = [
-            ("member-keeper", keeper::run),
-            ("member-watcher", watcher::run),
-            ("member-candidate", candidate::run),
-        ];
-        let threads = bodies.map(|(name, body)| {
+        let start = |name: &str, body: ThreadBody| {
             let shared = Arc::clone(&shared);
             world.spawn.spawn(name, Box::new(move || body(&shared)))
-        });
-        Ok(Self { shared, threads: Mutex::new(threads.into()) })
+        };
+        let threads = vec![
+            start("member-keeper", keeper::run),
+            start("member-watcher", watcher::run),
+            start("member-candidate", candidate::run),
+        ];
+        Ok(Self { shared, threads: Mutex::new(threads) })
     }
 
     /// Joins the cluster: waits for the coordinator and for a view that has this node.

@@ -288,3 +288,6 @@ impl TableRecord for ControllerRecord {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

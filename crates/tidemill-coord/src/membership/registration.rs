@@ -400,3 +400,6 @@ pub fn leave(
             .delete(&live_key),
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -354,3 +354,6 @@ impl ViewFold {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,10 @@
-//! The candidate: stands for election as the controller, and does the controller's work.
+//! The candidate: stands for election as the controller whenever the view has none that lives.
 
 use super::{MemberEnd, MemberPhase, MemberShared, MemberState, POLL, backoff::Backoff};
 use crate::{
     error::CoordinatorError,
     key::{LeaseId, Revision},
-    membership::{
-        controller::{ControllerStep, next_step},
-        view::ClusterView,
-    },
+    membership::{controller::elect, view::ClusterView},
     transaction::CommitOutcome,
 };
 use std::{sync::Arc, time::Duration};
@@ -27,9 +24,7 @@ pub(super) fn run(shared: &MemberShared) {
                 .filter(|(view, incarnation, _)| view.revision > done.0 || *incarnation != done.1)
         });
         let Some((view, incarnation, lease)) = turn else { return };
-        let step = next_step(&view, shared.node, incarnation, lease);
-        let (ControllerStep::Elect(transaction) | ControllerStep::Change(transaction)) = step
-        else {
+        let Some(transaction) = elect(&view, shared.node, incarnation, lease) else {
             done = (view.revision, incarnation);
             continue;
         };
@@ -46,16 +41,16 @@ pub(super) fn run(shared: &MemberShared) {
             Err(error @ CoordinatorError::Replaced { .. }) => {
                 return shared.end(MemberEnd::went_back(&error));
             }
-            // The change may be in the table: the view will tell.
+            // The node may be elected all the same: the view will tell.
             Err(error) => {
-                tracing::debug!(%error, "the controller's change is tried again");
+                tracing::debug!(%error, "the node stands for election again");
                 shared.rest(backoff.grow());
             }
         }
     }
 }
 
-/// The facts for a step; none while the node is not registered.
+/// The facts for an election; none while the node is not registered.
 fn turn(state: &MemberState) -> Option<(Arc<ClusterView>, Incarnation, LeaseId)> {
     let MemberPhase::Joined { registered, lease } = &state.phase else { return None };
     if state.is_over() {

@@ -10,7 +10,7 @@ use std::path::Path;
 use tidemill_env::{SimWorld, Simulation};
 use tidemill_types::ClusterId;
 
-pub(crate) fn profile(node: i32) -> NodeProfile {
+pub(in crate::membership) fn profile(node: i32) -> NodeProfile {
     NodeProfile {
         node: NodeId(node),
         addresses: NodeAddresses {
@@ -214,6 +214,32 @@ fn row_29_a_wiped_table_stops_changes_and_is_told_of() {
             ClusterMember::start(&sim.world, Arc::new(model.handle()), MemberOptions::new(again));
         assert!(matches!(refused.err(), Some(JoinError::Replaced(_))));
         assert_eq!(model.handle().list("").expect("answers").entries, []);
+    });
+}
+
+#[test]
+fn e4_row_30_a_watch_that_missed_changes_lists_the_table_anew() {
+    simulate(10, |sim| {
+        let model = Model::new(Arc::clone(&sim.world.clock));
+        let handle = model.handle();
+        let one = start(sim, &handle, profile(1));
+        let before = joined(&one);
+        eventually(sim, "it is the controller", || {
+            one.view().expect("has joined").controller.is_some()
+        });
+        handle.set_cut(true);
+        sim.world.clock.sleep_micros(1_000_000);
+        let two = start(sim, &model.handle(), profile(2));
+        let second = joined(&two);
+        model.compact(model.handle().list("").expect("answers").revision);
+        handle.set_cut(false);
+        let healed_us = sim.world.clock.monotonic_micros();
+        eventually(sim, "it sees the other", || one.check(NodeId(2), second.incarnation).is_ok());
+        assert!(sim.world.clock.monotonic_micros() - healed_us < 5_000_000);
+        assert!(one.events(0).iter().any(|it| it.kind == ClusterEventKind::Resynced));
+        assert_eq!(one.status(), MemberStatus::Joined { incarnation: before.incarnation });
+        one.leave();
+        two.leave();
     });
 }
 
