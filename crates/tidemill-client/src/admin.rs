@@ -14,7 +14,7 @@ use crate::{
     options::micros,
 };
 use std::{sync::Arc, time::Duration};
-use tidemill_types::NodeId;
+use tidemill_types::{NodeId, signs};
 use tidemill_wire::kafka::{ErrorCode, Request, message::MetadataRequestData};
 
 /// So often a node is tried that closes connections at once: one that has too many may do so, and
@@ -42,10 +42,10 @@ pub enum AdminError {
     #[error(transparent)]
     Call(#[from] CallError),
     /// A node refused.
-    #[error("{what}: {refusal}")]
+    #[error("{subject}: {refusal}")]
     Refused {
         /// The subject, such as "stream `orders`".
-        what: String,
+        subject: String,
         /// The node's refusal.
         refusal: Refusal,
     },
@@ -71,18 +71,18 @@ impl AdminError {
 }
 
 /// Adds the subject to a refusal.
-pub(crate) fn about(what: impl Into<String>) -> impl FnOnce(Refusal) -> AdminError {
-    move |refusal| AdminError::Refused { what: what.into(), refusal }
+pub(crate) fn about(subject: impl Into<String>) -> impl FnOnce(Refusal) -> AdminError {
+    move |refusal| AdminError::Refused { subject: subject.into(), refusal }
 }
 
-/// A stream, as errors name it.
+/// A stream, as errors name it, with the characters of the name that cannot be seen.
 pub(crate) fn stream(name: &str) -> String {
-    format!("stream `{name}`")
+    format!("stream `{name}`{}", signs::note(name, None))
 }
 
 /// A streamlet, as errors name it.
 pub(crate) fn streamlet(name: &str, index: i32) -> String {
-    format!("stream `{name}` streamlet {index}")
+    format!("{} streamlet {index}", stream(name))
 }
 
 /// See the module. It has connections of its own, opened when they are needed.

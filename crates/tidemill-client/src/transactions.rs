@@ -221,7 +221,7 @@ impl Transactions {
         Ok(())
     }
 
-    fn what(&self) -> String {
+    fn subject(&self) -> String {
         format!("transactional id `{}`", self.id)
     }
 
@@ -291,7 +291,7 @@ impl Transactions {
                     worst = code;
                 }
             }
-            Refusal::check(worst, None).map_err(about(self.what()))?;
+            Refusal::check(worst, None).map_err(about(self.subject()))?;
             let sent = indexes.iter().copied();
             let spoken_of = rows.map(|it| it.partition_index);
             Ok(connection.check_spoken_of(ApiKey::AddPartitionsToTxn, sent, spoken_of)?)
@@ -306,7 +306,7 @@ impl Transactions {
             .with_group_id(text(group));
         self.within(|| {
             let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
-            Refusal::check(answer.error_code, None).map_err(about(self.what()))
+            Refusal::check(answer.error_code, None).map_err(about(self.subject()))
         })
     }
 
@@ -332,8 +332,8 @@ impl Transactions {
             let answer = call(&connection, &request)?;
             let rows = answer.topics.iter().flat_map(|it| &it.partitions);
             for it in rows.clone() {
-                let what = format!("group `{}`", mark.group);
-                Refusal::check(it.error_code, None).map_err(about(what))?;
+                let subject = format!("group `{}`", mark.group);
+                Refusal::check(it.error_code, None).map_err(about(subject))?;
             }
             let spoken_of = rows.map(|it| it.partition_index);
             let sent = [mark.streamlet];
@@ -349,7 +349,7 @@ impl Transactions {
             .with_committed(committed);
         self.within(|| {
             let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
-            Refusal::check(answer.error_code, None).map_err(about(self.what()))
+            Refusal::check(answer.error_code, None).map_err(about(self.subject()))
         })
     }
 

@@ -109,10 +109,10 @@ pub enum GraphError {
     #[error("the job has no sink")]
     NoSink,
     /// A number is out of bounds.
-    #[error("`{what}` is {value}, but must be from {min} to {max}")]
+    #[error("`{setting}` is {value}, but must be from {min} to {max}")]
     Bounds {
         /// The name of the number.
-        what: String,
+        setting: String,
         /// The value given.
         value: u64,
         /// The least value allowed.
@@ -235,10 +235,10 @@ impl JobGraph {
     }
 }
 
-fn bounds(what: &str, value: u64, min: u64, max: u64) -> Result<(), GraphError> {
+fn bounds(setting: &str, value: u64, min: u64, max: u64) -> Result<(), GraphError> {
     if (min..=max).contains(&value) {
         Ok(())
     } else {
-        Err(GraphError::Bounds { what: what.to_owned(), value, min, max })
+        Err(GraphError::Bounds { setting: setting.to_owned(), value, min, max })
     }
 }

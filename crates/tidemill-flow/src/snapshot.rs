@@ -21,7 +21,7 @@ use std::{
 };
 use tidemill_checkpoints::{CheckpointError, PinnedCheckpoint, SliceRuns};
 use tidemill_state::{State, structure};
-use tidemill_types::{CheckpointNumber, Cycle, Micros, SliceId};
+use tidemill_types::{CheckpointNumber, Cycle, Micros, SliceId, signs};
 
 /// The column of every table with the slice of a row.
 pub const SLICE_COLUMN: &str = "__slice";
@@ -73,7 +73,7 @@ pub type TakeRows<'a> = dyn FnMut(RecordBatch) -> ControlFlow<()> + 'a;
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// There is no such stage.
-    #[error("there is no stage `{name}` with a state; {}", listed(.known))]
+    #[error("there is no stage `{name}`{} with a state; {}", signs::note(name, None), listed(.known))]
     Stage {
         /// The name in the request.
         name: String,

@@ -123,7 +123,7 @@ impl Admin {
         &self,
         name: &str,
         key_type: i8,
-        what: &str,
+        subject: &str,
     ) -> Result<Connection, AdminError> {
         self.again(|| {
             let connection = self.any()?;
@@ -145,7 +145,7 @@ impl Admin {
                     (it.error_code, &it.error_message, it.node_id, &it.host, it.port)
                 }
             };
-            Refusal::check(code, message.as_ref()).map_err(about(what))?;
+            Refusal::check(code, message.as_ref()).map_err(about(subject))?;
             let id = NodeId(id);
             self.cluster.learn(id, host.as_str(), port);
             Ok(self.node(id)?)

@@ -180,8 +180,8 @@ impl Admin {
                     offset: it.offset,
                     timestamp_ms: (it.timestamp >= 0).then_some(it.timestamp),
                 };
-                let what = streamlet(name, it.partition_index);
-                let outcome = Refusal::check(it.error_code, None).map_err(about(what));
+                let subject = streamlet(name, it.partition_index);
+                let outcome = Refusal::check(it.error_code, None).map_err(about(subject));
                 (it.partition_index, outcome.map(|()| offset))
             })
             .collect();

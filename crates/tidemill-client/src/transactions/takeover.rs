@@ -106,7 +106,7 @@ impl Transactions {
             .with_producer_epoch(-1);
         let connection = self.admin.transaction_coordinator(&self.id)?;
         let answer = call(&connection, &request)?;
-        Refusal::check(answer.error_code, None).map_err(about(self.what()))?;
+        Refusal::check(answer.error_code, None).map_err(about(self.subject()))?;
         Ok((ProducerIdentity::of(answer.producer_id, answer.producer_epoch), connection))
     }
 
@@ -119,7 +119,7 @@ impl Transactions {
     ) -> Result<(), AdminError> {
         let busy = || {
             let code = ErrorCode::ConcurrentTransactions;
-            Err(about(self.what())(Refusal { code, message: None }))
+            Err(about(self.subject())(Refusal { code, message: None }))
         };
         let Some(last) = self.last()? else { return Ok(()) };
         match decision::decide(&last) {
@@ -189,7 +189,7 @@ impl Transactions {
             ErrorCode::TransactionalIdNotFound | ErrorCode::TransactionalIdAuthorizationFailed => {
                 return Ok(None);
             }
-            _ => Refusal::check(row.error_code, None).map_err(about(self.what()))?,
+            _ => Refusal::check(row.error_code, None).map_err(about(self.subject()))?,
         }
         Ok(Some(LastTransaction {
             identity: ProducerIdentity::of(row.producer_id, row.producer_epoch),

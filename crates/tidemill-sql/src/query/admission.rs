@@ -116,13 +116,13 @@ fn deepens(token: &Token) -> bool {
     }
 }
 
-pub(super) fn not_known(what: &str) -> ExprError {
-    ExprError::new(format!("{what} are not known here"))
+pub(super) fn not_known(construct: &str) -> ExprError {
+    ExprError::new(format!("{construct} are not known here"))
 }
 
 /// Refuses the first clause that is present.
-fn none_of(what: &[(bool, &str)]) -> ControlFlow<ExprError> {
-    match what.iter().find(|(is_there, _)| *is_there) {
+fn none_of(constructs: &[(bool, &str)]) -> ControlFlow<ExprError> {
+    match constructs.iter().find(|(is_there, _)| *is_there) {
         Some((_, name)) => ControlFlow::Break(ExprError::new(format!("{name} is not known here"))),
         None => ControlFlow::Continue(()),
     }

@@ -170,7 +170,7 @@ fn placed(error: &DataFusionError) -> ExprError {
 
 /// Appends the steps of a plan in the order of execution, and returns the table.
 fn chain(plan: &LogicalPlan, steps: &mut Vec<Step>) -> Result<String, ExprError> {
-    let refused = |what: &str| Err(not_known(what));
+    let refused = |construct: &str| Err(not_known(construct));
     Ok(match plan {
         LogicalPlan::TableScan(it) => it.table_name.table().to_owned(),
         LogicalPlan::SubqueryAlias(it) => chain(&it.input, steps)?,

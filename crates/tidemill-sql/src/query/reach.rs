@@ -223,22 +223,24 @@ fn made_by_call(
         constant(args.get(1), &format!("the regular expression of `{name}`"))?;
     }
     let first = parts.first().copied().unwrap_or_default();
-    let what = |nth: usize| format!("argument {} of `{name}`", nth + 1);
+    let argument = |nth: usize| format!("argument {} of `{name}`", nth + 1);
     Ok(match bound {
         ResultReach::Sum(times) => all.scaled(times),
         ResultReach::Joined => all.and(first.scaled(parts.len() as u64)),
         ResultReach::Repeated(nth) => {
-            first.plus(FIXED_BYTES).scaled(length(args.get(nth), &what(nth))?)
+            first.plus(FIXED_BYTES).scaled(length(args.get(nth), &argument(nth))?)
         }
-        ResultReach::Padded(nth) => Reach::default().plus(4 * length(args.get(nth), &what(nth))?),
+        ResultReach::Padded(nth) => {
+            Reach::default().plus(4 * length(args.get(nth), &argument(nth))?)
+        }
         ResultReach::Resized(nth) => {
-            let by = length(args.get(nth), &what(nth))?;
+            let by = length(args.get(nth), &argument(nth))?;
             all.and(parts.get(2).copied().unwrap_or_default().plus(FIXED_BYTES).scaled(by))
         }
         ResultReach::Replaced(with, more) => {
             let mut each = more;
             for nth in with.iter().filter(|nth| **nth < args.len()) {
-                each += constant(args.get(*nth), &what(*nth))?.map_or(0, |it| it.size() as u64);
+                each += constant(args.get(*nth), &argument(*nth))?.map_or(0, |it| it.size() as u64);
             }
             first.plus(1).scaled(each)
         }
@@ -248,24 +250,24 @@ fn made_by_call(
 /// The value of a constant argument. None if the argument is missing.
 fn constant<'a>(
     arg: Option<&'a Logical>,
-    what: &str,
+    argument: &str,
 ) -> Result<Option<&'a ScalarValue>, ExprError> {
     match arg {
         None => Ok(None),
         Some(Logical::Literal(value, _)) => Ok(Some(value)),
-        Some(Logical::Alias(it)) => constant(Some(&it.expr), what),
-        Some(Logical::Cast(it)) => constant(Some(&it.expr), what),
-        Some(_) => Err(ExprError::new(format!("{what} must be a constant in queries"))),
+        Some(Logical::Alias(it)) => constant(Some(&it.expr), argument),
+        Some(Logical::Cast(it)) => constant(Some(&it.expr), argument),
+        Some(_) => Err(ExprError::new(format!("{argument} must be a constant in queries"))),
     }
 }
 
 /// The value of an argument that sets a length.
-pub(super) fn length(arg: Option<&Logical>, what: &str) -> Result<u64, ExprError> {
-    let Some(value) = constant(arg, what)? else { return Ok(0) };
+pub(super) fn length(arg: Option<&Logical>, argument: &str) -> Result<u64, ExprError> {
+    let Some(value) = constant(arg, argument)? else { return Ok(0) };
     let number = value.cast_to(&DataType::Int64).map_err(|error| plan_error(&error))?;
     match number {
         ScalarValue::Int64(Some(number)) if number > LENGTH_MAX as i64 => {
-            Err(ExprError::new(format!("{what} must be at most {LENGTH_MAX} in queries")))
+            Err(ExprError::new(format!("{argument} must be at most {LENGTH_MAX} in queries")))
         }
         ScalarValue::Int64(Some(number)) => Ok(u64::try_from(number).unwrap_or(0)),
         _ => Ok(0),
