@@ -10,6 +10,7 @@
 //! - A compressed body says itself how long it is unpacked, so it is refused.
 
 use crate::batch_source::Batches;
+use crate::error::{FETCH_AGAIN, arrow_reason};
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::{reader::StreamDecoder, root_as_message};
@@ -70,7 +71,7 @@ impl ArrowBatches {
             file.read_full_at(at, &mut tail).map_err(|error| error.to_string())?;
             let footer = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]);
             if !tail.ends_with(MAGIC) || u64::from(footer) + 18 > size {
-                return Err("its footer is missing: the file is not whole".to_owned());
+                return Err(format!("its footer is missing; {FETCH_AGAIN}"));
             }
             end = at - u64::from(footer);
             offset = skip_padding(&*file, offset, end).map_err(|error| error.to_string())?;
@@ -87,7 +88,8 @@ impl ArrowBatches {
             return Err("it is empty: Arrow IPC begins with a schema".to_owned());
         };
         let mut message = self.message(head)?;
-        let damaged = |error: arrow_schema::ArrowError| format!("its schema is damaged: {error}");
+        let damaged =
+            |error| format!("its schema does not read ({}); {FETCH_AGAIN}", arrow_reason(error));
         self.decoder.decode(&mut message).map_err(damaged)?;
         // A message without body is looked at when the next bytes come.
         self.decoder.decode(&mut Buffer::from(END.as_slice())).map_err(damaged)?;
@@ -115,22 +117,27 @@ impl ArrowBatches {
         }
         let body_at = start + u64::from(head);
         if body_at > rest {
-            return Err(format!("a message says that its head has {head} bytes, past the end"));
+            return Err(format!(
+                "a message says that its head has {head} bytes, past the end; {FETCH_AGAIN}"
+            ));
         }
         let mut bytes = vec![0; usize::try_from(body_at).map_err(|error| error.to_string())?];
         self.read_at(self.offset, &mut bytes)?;
         let message = root_as_message(&bytes[start as usize..])
-            .map_err(|error| format!("a message is damaged: {error}"))?;
+            .map_err(|_| format!("a message does not read; {FETCH_AGAIN}"))?;
         refuse_compressed(message)
             .map_err(|why| format!("{why}: write the file without compression"))?;
         let body = u64::try_from(message.bodyLength()).unwrap_or(u64::MAX);
         let whole = body_at.checked_add(body).filter(|whole| *whole <= rest);
         let Some(whole) = whole else {
-            return Err(format!("a message says that its body has {body} bytes, past the end"));
+            return Err(format!(
+                "a message says that its body has {body} bytes, past the end; {FETCH_AGAIN}"
+            ));
         };
         let records = message.header_as_record_batch().map(|batch| batch.length());
         let records = records.map(|it| {
-            u64::try_from(it).map_err(|_| format!("a message says that it has {it} records"))
+            u64::try_from(it)
+                .map_err(|_| format!("a message says that it has {it} records; {FETCH_AGAIN}"))
         });
         Ok(Some(Head { bytes, whole, records: records.transpose()? }))
     }
@@ -173,7 +180,7 @@ impl ArrowBatches {
             Ok(None) if is_batch => decode(&mut Buffer::from(END.as_slice())),
             batch => batch,
         };
-        batch.map_err(|error| error.to_string())
+        batch.map_err(|error| format!("{}; {FETCH_AGAIN}", arrow_reason(error)))
     }
 
     fn skip_messages(&mut self, records: u64) -> Result<u64, String> {

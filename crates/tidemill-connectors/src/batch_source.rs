@@ -8,6 +8,7 @@
 use crate::column_cast::cast_column;
 use crate::column_type::moment_type;
 use crate::columns::{OUT_OF_RANGE, Shape, largest_time, micros_of_millis};
+use crate::error::{FETCH_AGAIN, arrow_reason, of_column};
 use crate::layout::{plain_array, plain_type};
 use crate::line_source::letter;
 use crate::timestamp_text;
@@ -83,22 +84,23 @@ impl BatchSource {
     /// the file, not the end of the process.
     fn ask<T>(
         &mut self,
-        what: impl FnOnce(&mut dyn Batches) -> Result<T, String>,
+        call: impl FnOnce(&mut dyn Batches) -> Result<T, String>,
     ) -> Result<T, String> {
         let batches = &mut *self.batches;
-        catch_unwind(AssertUnwindSafe(|| what(batches)))
-            .map_err(|_| "the file is damaged: its parts contradict each other".to_owned())?
+        catch_unwind(AssertUnwindSafe(|| call(batches)))
+            .map_err(|_| format!("its parts contradict each other; {FETCH_AGAIN}"))?
     }
 
     fn next_batch(&mut self) -> Result<Option<(RecordBatch, usize)>, String> {
         let Some(batch) = self.ask(|batches| batches.next())? else { return Ok(None) };
         if batch.num_columns() != self.shape.fields.len() {
-            return Err("its batches differ in their columns".to_owned());
+            return Err(format!("its batches differ in their columns; {FETCH_AGAIN}"));
         }
         let rows = batch.num_rows().max(1);
         let size = |column: &ArrayRef| column.to_data().get_slice_memory_size();
         let sizes = batch.columns().iter().map(size).collect::<Result<Vec<_>, _>>();
-        let bytes = sizes.map_err(|error| error.to_string())?.iter().sum::<usize>();
+        let sizes = sizes.map_err(|error| format!("{}; {FETCH_AGAIN}", arrow_reason(error)))?;
+        let bytes = sizes.iter().sum::<usize>();
         Ok(Some((batch, bytes.div_ceil(rows).max(1))))
     }
 
@@ -130,10 +132,12 @@ impl BatchSource {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns() + 1);
         for (index, (column, field)) in batch.columns().iter().zip(&self.shape.fields).enumerate() {
             if self.shape.time == Some(index) {
-                columns.push(event_time(column, field, &mut bad)?);
+                let times = event_time(column, field, &mut bad);
+                columns.push(times.map_err(|error| of_column(field, error))?);
                 continue;
             }
-            let (column, misfits) = cast_column(column, field)?;
+            let cast = cast_column(column, field);
+            let (column, misfits) = cast.map_err(|error| of_column(field, error))?;
             for misfit in misfits {
                 bad.entry(misfit.row).or_insert((misfit.reason, misfit.value));
             }
@@ -281,7 +285,7 @@ impl Source for BatchSource {
         let wanted = request.bytes.div_ceil(row_bytes).min(request.records).max(1);
         let rows = wanted.min(rest).min(batch.num_rows());
         let read = self.columns(&batch.slice(0, rows), request.cycle, letters);
-        let read = read.map_err(|error| at(&self.path, error))?;
+        let read = read.map_err(|error| at(&self.path, arrow_reason(error)))?;
         self.pending = Some((batch.slice(rows, batch.num_rows() - rows), row_bytes));
         self.position += rows as u64;
         let time_max = largest_time(&read).map_or(Micros::MIN, Micros);

@@ -159,8 +159,7 @@ impl Columns {
         for (index, column) in self.columns.iter_mut().enumerate() {
             let field = self.schema.field(index);
             let (array, misfits) = column.finish(field)?;
-            let what = column_type::name(field.data_type());
-            let reason = |error| format!("field `{}` is not a {what}: {error}", field.name());
+            let reason = |error| format!("field `{}`: {error}", field.name());
             bad.extend(misfits.into_iter().map(|(row, error)| (row, reason(error))));
             arrays.push(array);
         }
@@ -185,8 +184,8 @@ impl Columns {
 /// Why a record has no event time.
 #[cold]
 fn no_event_time(field: &str, is_missing: bool) -> String {
-    let what = if is_missing { "is missing" } else { OUT_OF_RANGE };
-    format!("field `{field}`: event time {what}")
+    let fault = if is_missing { "is missing" } else { OUT_OF_RANGE };
+    format!("field `{field}`: event time {fault}")
 }
 
 /// The largest moment of a time column; none if there is no row.
@@ -199,8 +198,8 @@ pub(crate) fn largest_time(batch: &RecordBatch) -> Option<i64> {
 /// Why a value is bad that does not fit its column.
 #[cold]
 pub(crate) fn misfit(field: &Field, value: FieldValue<'_>) -> String {
-    let what = column_type::name(field.data_type());
-    format!("field `{}`: {} is not a {what}", field.name(), shown(value))
+    let type_name = column_type::name(field.data_type());
+    format!("field `{}`: {} is not a {type_name}", field.name(), shown(value))
 }
 
 /// A value for a message, not more of it than fits there.

@@ -1,6 +1,8 @@
 //! Refusals of connectors, each with the change that a job's author has to make.
 
 use crate::encoding::ForeignEncoding;
+use arrow_schema::{ArrowError, Field};
+use parquet::errors::ParquetError;
 use std::{io, path::Path};
 use tidemill_types::signs;
 
@@ -93,14 +95,68 @@ impl ConnectorError {
             [] => "a record with columns: none was found".to_owned(),
             shown => format!("one of the columns {}", shown.join(", ")),
         };
-        let note = signs::note(field, nearest.as_deref());
-        let hint =
-            nearest.as_ref().map_or(String::new(), |it| format!("; {}", signs::suggestion(it)));
-        let message =
-            format!("`{subject}` has no column `{field}`{note}{hint} It has: {}", shown.join(", "));
+        let refusal = format!("`{subject}` has no column `{field}`");
+        let message = with_hint(refusal, field, nearest.as_deref());
+        let message = match shown.as_slice() {
+            [] => format!("{message} It has none"),
+            shown => format!("{message} It has: {}", shown.join(", ")),
+        };
         let field = field.to_owned();
         Self { kind: ConnectorErrorKind::Schema { place, field, expected, nearest }, message }
     }
+}
+
+/// A sentence about a wrong name, with its unseen characters and the name that was probably meant.
+pub(crate) fn with_hint(refusal: String, name: &str, nearest: Option<&str>) -> String {
+    let sentence = refusal + &signs::hint(name, nearest);
+    if sentence.ends_with('?') { sentence } else { sentence + "." }
+}
+
+/// The way out of a file that is not as its format has it.
+pub(crate) const FETCH_AGAIN: &str =
+    "the file is damaged or not all there: fetch or write it again";
+
+/// An error of Arrow without the name of its kind, which says nothing to a job's author.
+pub(crate) fn arrow_reason(error: ArrowError) -> String {
+    match error {
+        ArrowError::NotYetImplemented(why)
+        | ArrowError::CastError(why)
+        | ArrowError::MemoryError(why)
+        | ArrowError::ParseError(why)
+        | ArrowError::SchemaError(why)
+        | ArrowError::ComputeError(why)
+        | ArrowError::ArithmeticOverflow(why)
+        | ArrowError::CsvError(why)
+        | ArrowError::JsonError(why)
+        | ArrowError::AvroError(why)
+        | ArrowError::IpcError(why)
+        | ArrowError::InvalidArgumentError(why)
+        | ArrowError::IoError(why, _) => why,
+        // It has the name of the kind of the error in Parquet.
+        ArrowError::ParquetError(why) => {
+            let kinds = ["Parquet error: ", "NYI: ", "EOF: ", "Arrow: "];
+            let why = kinds.iter().find_map(|kind| why.strip_prefix(kind)).unwrap_or(&why);
+            why.to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// An error of Parquet without the name of its kind.
+pub(crate) fn parquet_reason(error: ParquetError) -> String {
+    match error {
+        ParquetError::General(why)
+        | ParquetError::NYI(why)
+        | ParquetError::EOF(why)
+        | ParquetError::ArrowError(why) => why,
+        ParquetError::External(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// An error of Arrow about the values of a column.
+pub(crate) fn of_column(field: &Field, error: ArrowError) -> ArrowError {
+    ArrowError::CastError(format!("column `{}`: {}", field.name(), arrow_reason(error)))
 }
 
 /// The candidate most like `name`, if one is like it at all.
@@ -117,3 +173,6 @@ pub(crate) fn nearest<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> O
         .min()
         .map(|(_, it)| it.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

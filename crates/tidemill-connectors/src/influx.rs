@@ -33,10 +33,10 @@ enum PointPart<'a> {
 
 /// A tag or a field may not be called as a column that every point has: one value would replace
 /// the other.
-fn check_name(what: &str, name: &[u8]) -> Result<(), String> {
+fn check_name(kind: &str, name: &[u8]) -> Result<(), String> {
     match [MEASUREMENT, TIME].iter().find(|it| it.as_bytes() == name) {
         Some(name) => {
-            Err(format!("it has a {what} `{name}`, and a column of every point is called so"))
+            Err(format!("it has a {kind} `{name}`, and a column of every point is called so"))
         }
         None => Ok(()),
     }
@@ -70,7 +70,7 @@ impl LineReader<'_> {
     fn name(
         &mut self,
         (ends, escapes): (&[u8], &[u8]),
-        what: &str,
+        expected: &str,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
         out.clear();
@@ -87,12 +87,12 @@ impl LineReader<'_> {
                 _ => out.push(byte),
             }
         }
-        if out.is_empty() { Err(self.fault(what)) } else { Ok(()) }
+        if out.is_empty() { Err(self.fault(expected)) } else { Ok(()) }
     }
 
-    fn expect(&mut self, byte: u8, what: &str) -> Result<(), String> {
+    fn expect(&mut self, byte: u8, expected: &str) -> Result<(), String> {
         if self.peek() != Some(byte) {
-            return Err(self.fault(what));
+            return Err(self.fault(expected));
         }
         self.at += 1;
         Ok(())

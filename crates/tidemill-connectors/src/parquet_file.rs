@@ -4,6 +4,7 @@
 //! 2262 would become others, so they are read in microseconds.
 
 use crate::batch_source::Batches;
+use crate::error::{FETCH_AGAIN, arrow_reason, parquet_reason};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
@@ -168,13 +169,17 @@ impl ParquetBatches {
             ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options)
         };
         let metadata = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load))
-            .map_err(|_| "its footer is damaged".to_owned())?
+            .map_err(|_| format!("its footer does not read; {FETCH_AGAIN}"))?
             .map_err(|error| match column_without_type(&pieces) {
                 Some(column) => format!(
-                    "its column `{column}` has a type that is not read: {error}; write the file \
-                     again without it, or with another type"
+                    "its column `{column}` has a type that is not read: {}; write the file again \
+                     without it, or with another type",
+                    parquet_reason(error)
                 ),
-                None => error.to_string(),
+                None => format!(
+                    "{}; the file is not Parquet as its `format` says, or damaged, or not all there",
+                    parquet_reason(error)
+                ),
             })?;
         let groups = metadata.metadata().row_groups().iter();
         for column in groups.flat_map(|group| group.columns()) {
@@ -213,7 +218,8 @@ impl ParquetBatches {
     /// Records of the row group, as the footer says.
     fn group_records(&self) -> Result<u64, String> {
         let records = self.metadata.metadata().row_group(self.group).num_rows();
-        u64::try_from(records).map_err(|_| self.of_group(format!("it has {records} records")))
+        u64::try_from(records)
+            .map_err(|_| self.of_group(format!("it has {records} records; {FETCH_AGAIN}")))
     }
 
     /// A message about pages of the row group, with the first column that has such.
@@ -233,10 +239,8 @@ impl ParquetBatches {
             Some(schema.column(index).path().parts().join("."))
         };
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(find)).ok().flatten() {
-            Some(column) => self.of_group(format!(
-                "column `{column}`: {message}; the file is damaged there: fetch or write it again"
-            )),
-            None => self.of_group(message),
+            Some(column) => self.of_group(format!("column `{column}`: {message}; {FETCH_AGAIN}")),
+            None => self.of_group(format!("{message}; {FETCH_AGAIN}")),
         }
     }
 
@@ -252,11 +256,14 @@ impl Batches for ParquetBatches {
         let groups = self.metadata.metadata().num_row_groups();
         while self.group < groups {
             if self.reader.is_none() {
-                self.reader = Some(self.read_group(0).map_err(|error| self.of_pages(error))?);
+                self.reader =
+                    Some(self.read_group(0).map_err(|error| self.of_pages(parquet_reason(error)))?);
             }
             let next = self.reader.as_mut().and_then(Iterator::next);
             match next {
-                Some(batch) => return batch.map(Some).map_err(|error| self.of_pages(error)),
+                Some(batch) => {
+                    return batch.map(Some).map_err(|error| self.of_pages(arrow_reason(error)));
+                }
                 None => (self.reader, self.group) = (None, self.group + 1),
             }
         }
@@ -271,7 +278,8 @@ impl Batches for ParquetBatches {
                 // A group is cut into batches from its start, wherever reading begins.
                 let from = left - left % BATCH_RECORDS as u64;
                 let start = usize::try_from(from).map_err(|error| self.of_group(error))?;
-                self.reader = Some(self.read_group(start).map_err(|error| self.of_group(error))?);
+                let reader = self.read_group(start);
+                self.reader = Some(reader.map_err(|error| self.of_pages(parquet_reason(error)))?);
                 left -= from;
                 break;
             }

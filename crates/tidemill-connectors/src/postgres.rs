@@ -33,7 +33,7 @@ use std::{collections::VecDeque, path::Path, sync::Arc};
 use table::TableDescription;
 use tidemill_env::World;
 use tidemill_flow::{Block, RETRY_PAUSE_US, RetryPolicy, Sink, SinkError, dead_letter};
-use tidemill_types::{Cycle, job::PostgresSinkSpec};
+use tidemill_types::{Cycle, job::PostgresSinkSpec, signs};
 use tokio_postgres::Client;
 
 mod address;
@@ -127,8 +127,9 @@ impl PostgresSink {
             None if spec.create => column_mapping::columns_of_new_table(schema, &spec.key),
             None => {
                 return Err(no_table(format!(
-                    "the database at `{}` has no table `{table}`: create it, or say `create: true`",
-                    address.shown
+                    "the database at `{}` has no table `{table}`{}: create it, or say `create: true`",
+                    address.shown,
+                    signs::note(&spec.table, None)
                 )));
             }
         }

@@ -18,8 +18,10 @@ use crate::type_inference::Guesses;
 use arrow_schema::{DataType, Field};
 use std::collections::BTreeMap;
 use tidemill_flow::{GuessedColumn, TIME_COLUMN};
-use tidemill_types::job::{Format, Named, TimeSpec};
-use tidemill_types::signs;
+use tidemill_types::{
+    job::{Format, Named, TimeSpec},
+    signs,
+};
 
 /// Records that decide the types of columns, if the job does not say how many.
 pub(crate) const SAMPLE_RECORDS: usize = 10_000;
@@ -160,13 +162,9 @@ fn apply_schema(
 ) -> Result<(), ConnectorError> {
     for (name, type_name) in schema {
         let data_type = column_type::parse(type_name).map_err(|nearest| {
-            let hint =
-                nearest.as_ref().map_or(String::new(), |it| format!("; {}", signs::suggestion(it)));
-            let note = signs::note(type_name, nearest.as_deref());
             let expected = column_type::TYPE_NAMES.to_owned();
-            let message = format!(
-                "`{type_name}`, the type of column `{name}`, is no type{note}{hint} Types are {expected}"
-            );
+            let note = signs::note(type_name, nearest.as_deref());
+            let message = format!("`{type_name}`, the type of column `{name}`, is no type{note}");
             let (field, place) = (name.clone(), SchemaPlace::Type);
             let kind = ConnectorErrorKind::Schema { place, field, expected, nearest };
             ConnectorError { kind, message }

@@ -19,7 +19,7 @@ pub use blackhole::BlackholeSink;
 pub use file::FileSink;
 pub use writer::{StdoutSink, WriterSink};
 
-use crate::error::ConnectorError;
+use crate::error::{ConnectorError, arrow_reason};
 use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use std::{io, path::Path, sync::Arc};
@@ -81,7 +81,8 @@ fn row_without_values(schema: &Schema) -> Result<RecordBatch, ArrowError> {
             Some(bytes) if bytes > FIXED_BYTES_MAX => "has values of too many bytes",
             Some(_) => continue,
         };
-        return Err(ArrowError::SchemaError(format!("column `{}` {problem}", field.name())));
+        let message = format!("column `{}` {problem}; leave it out with `select`", field.name());
+        return Err(ArrowError::SchemaError(message));
     }
     let fields: Vec<Field> =
         schema.fields().iter().map(|it| it.as_ref().clone().with_nullable(true)).collect();
@@ -101,8 +102,20 @@ fn parts(field: &Field) -> Vec<(String, FieldRef)> {
         | DataType::ListView(element)
         | DataType::LargeListView(element)
         | DataType::FixedSizeList(element, _) => vec![("[]".to_owned(), Arc::clone(element))],
+        DataType::Map(entries, _) => parts(entries),
         _ => Vec::new(),
     }
+}
+
+/// True if a type, or one within it, is of this kind.
+fn has_within(data_type: &DataType, is_kind: fn(&DataType) -> bool) -> bool {
+    let within = |it: &FieldRef| has_within(it.data_type(), is_kind);
+    is_kind(data_type)
+        || match data_type {
+            DataType::Dictionary(_, values) => has_within(values, is_kind),
+            DataType::RunEndEncoded(_, values) => within(values),
+            _ => parts(&Field::new("", data_type.clone(), true)).iter().any(|(_, it)| within(it)),
+        }
 }
 
 /// Tries to write a row without values, and names the innermost part of a column that `write` cannot
@@ -114,6 +127,15 @@ fn try_columns(
     schema: &Schema,
     write: impl Fn(&RecordBatch) -> Result<(), ArrowError>,
 ) -> Result<(), ArrowError> {
+    let is_union: fn(&DataType) -> bool = |it| matches!(it, DataType::Union(_, _));
+    let write = |row: &RecordBatch| {
+        let mut types = row.schema_ref().fields().iter().map(|it| it.data_type());
+        match types.any(|it| has_within(it, is_union)) {
+            // The writer of Parquet panics at these.
+            true => Err(ArrowError::SchemaError("it holds values of several types".to_owned())),
+            false => write(row),
+        }
+    };
     let outcome = write(&row_without_values(schema)?);
     let Err(error) = outcome else { return Ok(()) };
     let alone = |field: &FieldRef| {
@@ -132,14 +154,7 @@ fn try_columns(
         worst = Some((path, error));
     }
     let Some((path, error)) = worst else { return Err(error) };
-    let why = match error {
-        ArrowError::NotYetImplemented(why)
-        | ArrowError::CastError(why)
-        | ArrowError::JsonError(why)
-        | ArrowError::ParquetError(why)
-        | ArrowError::InvalidArgumentError(why) => why,
-        other => other.to_string(),
-    };
+    let why = arrow_reason(error);
     Err(ArrowError::SchemaError(format!(
         "column `{path}`: {why}; leave it out or make it text with `select`, or write another format"
     )))
@@ -189,7 +204,7 @@ pub fn rows_as(
     let block = |it: &RecordBatch| Arc::new(Block::whole(Payload::Arrow(it.clone()), SliceId(0)));
     let blocks: Vec<Arc<Block>> = batches.iter().map(block).collect();
     let written = encoder.blocks(&blocks, &mut out);
-    written.map_err(|error| ConnectorError::unwritable(place, error.to_string()))?;
+    written.map_err(|error| ConnectorError::unwritable(place, arrow_reason(error)))?;
     Ok(out)
 }
 

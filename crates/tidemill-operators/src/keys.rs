@@ -18,7 +18,7 @@ use tidemill_types::signs;
 
 /// A name without a column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown column `{name}`{}{}", signs::note(name, .nearest.as_deref()), .nearest.as_ref().map(|it| format!("; {}", signs::suggestion(it))).unwrap_or_default())]
+#[error("unknown column `{name}`{}", signs::hint(name, .nearest.as_deref()))]
 pub struct UnknownColumn {
     /// The name.
     pub name: String,

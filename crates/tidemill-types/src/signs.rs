@@ -45,6 +45,14 @@ pub fn suggestion(nearest: &str) -> String {
     format!("did you mean `{nearest}`?{}", note(nearest, None))
 }
 
+/// The end of a message about a wrong name: its unseen characters, and the name that was probably
+/// meant, if one is near.
+#[must_use]
+pub fn hint(name: &str, nearest: Option<&str>) -> String {
+    let note = note(name, nearest);
+    nearest.map_or_else(|| note.clone(), |it| format!("{note}; {}", suggestion(it)))
+}
+
 /// True if a person takes two different names for one.
 #[must_use]
 pub fn look_alike(a: &str, b: &str) -> bool {

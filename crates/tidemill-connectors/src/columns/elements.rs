@@ -40,12 +40,36 @@ pub(super) fn counted(data_type: &DataType) -> DataType {
     }
 }
 
+/// A part of a value that does not fit its type.
+struct PartFault {
+    /// The way to the part, such as `[2].name`; nothing for the whole value.
+    path: String,
+    reason: String,
+}
+
+impl From<String> for PartFault {
+    fn from(reason: String) -> Self {
+        Self { path: String::new(), reason }
+    }
+}
+
+impl PartFault {
+    /// The same fault, of a value that has the part.
+    fn within(self, part: &str) -> Self {
+        Self { path: format!("{part}{}", self.path), ..self }
+    }
+}
+
 /// Appends a value as Arrow's reader takes it for the [`counted`] type.
 ///
 /// # Errors
-/// A part of it does not fit its type.
+/// A part of it does not fit its type; the error names the part.
 pub(super) fn rewrite(data_type: &DataType, json: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-    value(data_type, &mut Scanner::new(json), out, &mut Vec::new())
+    let written = value(data_type, &mut Scanner::new(json), out, &mut Vec::new());
+    written.map_err(|PartFault { path, reason }| match path.as_str() {
+        "" => reason,
+        path => format!("`{}`: {reason}", path.trim_start_matches('.')),
+    })
 }
 
 fn value(
@@ -53,13 +77,17 @@ fn value(
     scanner: &mut Scanner<'_>,
     out: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<(), PartFault> {
     match (data_type, scanner.begins()) {
         (DataType::List(element), Some(b'[')) => {
             out.push(b'[');
             let mut more = scanner.open_list()?;
-            while more {
-                value(element.data_type(), scanner, out, scratch)?;
+            for nth in 0_usize.. {
+                if !more {
+                    break;
+                }
+                value(element.data_type(), scanner, out, scratch)
+                    .map_err(|fault| fault.within(&format!("[{nth}]")))?;
                 more = scanner.next_in_list()?;
                 if more {
                     out.push(b',');
@@ -83,7 +111,7 @@ fn object(
     scanner: &mut Scanner<'_>,
     out: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<(), PartFault> {
     let mut found: Vec<Option<&[u8]>> = vec![None; fields.len()];
     let mut more = scanner.open_object()?;
     while more {
@@ -104,7 +132,8 @@ fn object(
         }
         serde_json::to_writer(&mut *out, field.name()).expect("memory takes all");
         out.push(b':');
-        value(field.data_type(), &mut Scanner::new(raw), out, scratch)?;
+        value(field.data_type(), &mut Scanner::new(raw), out, scratch)
+            .map_err(|fault| fault.within(&format!(".{}", field.name())))?;
     }
     out.push(b'}');
     Ok(())
@@ -115,7 +144,7 @@ fn plain(
     scanner: &mut Scanner<'_>,
     out: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<(), PartFault> {
     let found = match scanner.value(scratch)? {
         Token::Null => {
             out.extend_from_slice(b"null");
@@ -127,7 +156,7 @@ fn plain(
         Token::Nested(it) => FieldValue::Nested(it),
     };
     write_json(data_type, found, out).ok_or_else(|| {
-        let what = match found {
+        let type_name = match found {
             FieldValue::Number(text)
                 if data_type.is_integer() && number::parse_int_or_whole(text).is_none() =>
             {
@@ -135,6 +164,6 @@ fn plain(
             }
             _ => column_type::name(data_type),
         };
-        format!("{} is not a {what}", super::shown(found))
+        format!("{} is not a {type_name}", super::shown(found)).into()
     })
 }

@@ -11,6 +11,7 @@
 
 use super::column::Misfits;
 use super::elements::{counted, has_times, rewrite};
+use crate::error::arrow_reason;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, new_empty_array};
@@ -90,7 +91,7 @@ fn decode_each(
         match decode_lines(data_type, line, 1) {
             Ok(_) => fitting.extend_from_slice(line),
             Err(error) => {
-                misfits.push((row, error.to_string()));
+                misfits.push((row, arrow_reason(error)));
                 fitting.extend_from_slice(b"null\n");
             }
         }

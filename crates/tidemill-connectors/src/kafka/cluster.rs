@@ -6,7 +6,7 @@ use tidemill_client::{
 };
 use tidemill_env::World;
 use tidemill_flow::{ErrorKind, SourceError};
-use tidemill_types::address;
+use tidemill_types::{address, signs};
 
 /// A client of the cluster at these addresses.
 ///
@@ -52,7 +52,8 @@ pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> Connect
         }
         (_, Some(ErrorCode::UnknownTopicOrPartition)) => {
             let message = format!(
-                "the cluster at `{brokers}` has no topic `{topic}`: create it, or write to it first"
+                "the cluster at `{brokers}` has no topic `{topic}`{}: create it, or write to it first",
+                signs::note(topic, None)
             );
             (ConnectorErrorKind::NotFound, message)
         }

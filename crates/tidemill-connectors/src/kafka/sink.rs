@@ -23,7 +23,7 @@ use std::{path::Path, sync::Arc};
 use tidemill_client::{Admin, AdminError, Client, ErrorCode, admin::NewStream};
 use tidemill_env::World;
 use tidemill_flow::{Block, ErrorKind, RetryPolicy, Sink, SinkError};
-use tidemill_types::{Cycle, job::KafkaSinkSpec};
+use tidemill_types::{Cycle, job::KafkaSinkSpec, signs};
 
 mod at_least_once;
 mod exactly_once;
@@ -71,8 +71,10 @@ impl KafkaSink {
             Err(error) if is_unknown(&error) && spec.create => {}
             Err(error) if is_unknown(&error) => {
                 let message = format!(
-                    "the cluster at `{}` has no topic `{}`: create it, or say `create: true`",
-                    spec.brokers, spec.topic
+                    "the cluster at `{}` has no topic `{}`{}: create it, or say `create: true`",
+                    spec.brokers,
+                    spec.topic,
+                    signs::note(&spec.topic, None)
                 );
                 return Err(ConnectorError { kind: ConnectorErrorKind::NotFound, message });
             }

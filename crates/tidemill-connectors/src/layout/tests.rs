@@ -191,3 +191,4 @@ fn every_layout_is_recast_as_the_plain_one() {
         }
     }
 }
+mod types;

@@ -115,8 +115,6 @@ fn column(
     let names = || table.columns.iter().map(|it| it.name.as_str());
     let Some(found) = table.columns.iter().find(|it| it.name == wanted) else {
         let near = nearest(wanted, names());
-        let note = signs::note(wanted, near.as_deref());
-        let hint = near.map(|it| format!("{note}; {}", signs::suggestion(&it)));
         let add = PostgresType::made_for(source).map_or(String::new(), |(_, type_name)| {
             format!(
                 ", or say `ALTER TABLE {} ADD COLUMN {} {type_name}`",
@@ -127,7 +125,7 @@ fn column(
         return Err(format!(
             "table `{name}` has no column `{wanted}`{}: leave it out or rename it with \
              `select`{add}; the table has: {}",
-            hint.unwrap_or_default(),
+            signs::hint(wanted, near.as_deref()),
             names().collect::<Vec<_>>().join(", ")
         ));
     };

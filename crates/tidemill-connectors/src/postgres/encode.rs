@@ -282,7 +282,11 @@ fn text(target: PostgresType, value: &str, out: &mut Vec<u8>) -> Result<(), Stri
         PostgresType::Uuid => return uuid(value, out),
         PostgresType::Json | PostgresType::Jsonb => {
             let read: Result<serde::de::IgnoredAny, _> = serde_json::from_str(value);
-            read.map_err(|error| format!("it is no JSON: {error}"))?;
+            read.map_err(|error| {
+                format!(
+                    "it is no JSON ({error}): make it JSON, or give the table a column of type `text`"
+                )
+            })?;
             if target == PostgresType::Jsonb {
                 no_nul_escape(value.as_bytes())?;
                 out.push(1);

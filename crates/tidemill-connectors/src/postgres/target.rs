@@ -1,5 +1,6 @@
 //! The types of PostgreSQL that rows can be written to, and the values that each of them holds.
 
+use crate::column_cast::has_json;
 use crate::layout::plain_type;
 use arrow_schema::DataType;
 
@@ -116,9 +117,10 @@ impl PostgresType {
     }
 }
 
+/// True of lists and objects that JSON has a form for.
 fn is_nested(source: &DataType) -> bool {
     use DataType as D;
-    matches!(source, D::List(_) | D::Struct(_) | D::Map(_, _))
+    matches!(source, D::List(_) | D::Struct(_) | D::Map(_, _)) && has_json(source)
 }
 
 /// Digits, and those after the point, as a modifier without its header has them.

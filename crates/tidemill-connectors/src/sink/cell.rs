@@ -2,7 +2,6 @@
 //!
 //! A value that cannot be written is an error and never a text about it.
 
-use crate::column_cast::has_json;
 use crate::timestamp_text;
 use arrow_array::{
     Array, ArrayRef, PrimitiveArray, StringArray,
@@ -127,14 +126,11 @@ impl<'a> Cell<'a> {
         field: &'a FieldRef,
         options: &'a EncoderOptions,
     ) -> Result<Self, ArrowError> {
-        let is_nested = column.data_type().is_nested();
-        match is_nested.then(|| make_encoder(field, column, options)) {
-            Some(Ok(encoder)) => Ok(Self { column, kind: CellValues::Json(RefCell::new(encoder)) }),
-            // A value that cannot be written.
-            Some(Err(error)) if has_json(column.data_type()) => Err(error),
-            // JSON has no form for some, such as maps with other keys than text.
-            Some(Err(_)) | None => Self::new(column),
+        if !column.data_type().is_nested() {
+            return Self::new(column);
         }
+        let encoder = make_encoder(field, column, options)?;
+        Ok(Self { column, kind: CellValues::Json(RefCell::new(encoder)) })
     }
 
     pub(crate) fn new(column: &'a ArrayRef) -> Result<Self, ArrowError> {
@@ -152,7 +148,8 @@ impl<'a> Cell<'a> {
     }
 
     pub(crate) fn is_null(&self, row: usize) -> bool {
-        self.column.is_null(row)
+        // A column without a type of values has no bits that say so.
+        self.column.is_null(row) || *self.column.data_type() == DataType::Null
     }
 
     /// The bytes of a value that is not null, if it is made of any.

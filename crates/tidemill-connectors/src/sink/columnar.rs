@@ -10,10 +10,10 @@ use super::append_file::AppendFile;
 use super::marks::{folder, with_suffix};
 use super::{canonical_rows, parquet_times};
 use super::{disk_error, shown, shown_schema, sink_error, try_columns, write_probe};
-use crate::error::ConnectorError;
+use crate::error::{ConnectorError, arrow_reason};
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::FileWriter;
-use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
+use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::coalesce::BatchCoalescer;
 use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use std::{
@@ -132,18 +132,14 @@ impl ColumnarSink {
         schema: &SchemaRef,
     ) -> Result<Self, ConnectorError> {
         let schema = shown_schema(schema);
-        let union = |field: &&Arc<Field>| matches!(field.data_type(), DataType::Union(_, _));
-        if let Some(field) = schema.fields().iter().find(union) {
-            let message = format!("column `{}` holds values of several types", field.name());
-            return Err(ConnectorError::unwritable(path, message));
-        }
         // Tried now, so that a column that the format cannot hold is refused before the job runs.
         let trial = |row: &RecordBatch| {
             let mut writer = FormatWriter::new(format, io::sink(), &row.schema())?;
             writer.write(row)?;
             writer.finish().map(drop)
         };
-        try_columns(&schema, trial).map_err(|error| ConnectorError::unwritable(path, error))?;
+        try_columns(&schema, trial)
+            .map_err(|error| ConnectorError::unwritable(path, arrow_reason(error)))?;
         Ok(Self {
             world: world.clone(),
             path: path.to_owned(),
@@ -170,7 +166,7 @@ impl ColumnarSink {
 
     fn failed(&self, error: ArrowError) -> SinkError {
         let passes = matches!(&error, ArrowError::IoError(_, error) if has_no_room(error));
-        sink_error(&self.path, error).retry_if(passes)
+        sink_error(&self.path, arrow_reason(error)).retry_if(passes)
     }
 
     fn write_up_to(&mut self, cycle: Cycle) -> Result<(), ArrowError> {
@@ -232,7 +228,7 @@ impl Sink for ColumnarSink {
             let batch = block.batch();
             let shown = batch.project(&shown(batch.schema_ref()));
             let batch = shown.and_then(|it| it.with_schema(Arc::clone(&self.schema)));
-            let batch = batch.map_err(|error| sink_error(&self.path, error))?;
+            let batch = batch.map_err(|error| sink_error(&self.path, arrow_reason(error)))?;
             self.pending.push_back((cycle, batch));
         }
         Ok(())

@@ -11,17 +11,17 @@
 //! - In CSV and text, lists and objects are as in JSON.
 
 use super::cell::{Cell, Dates, Moments, bytes_as_text};
-use super::{shown, try_columns};
+use super::{has_within, shown, try_columns};
 use crate::csv::LONE_NULL;
-use crate::error::ConnectorError;
-use crate::layout::plain_batch;
+use crate::error::{ConnectorError, arrow_reason, of_column};
+use crate::layout::{plain_batch, plain_type};
 use arrow_array::{Array, RecordBatch, cast::AsArray};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_json::{
     Encoder, EncoderFactory, EncoderOptions, WriterBuilder,
     writer::{LineDelimited, NullableEncoder},
 };
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, SchemaRef};
 use std::{path::Path, sync::Arc};
 use tidemill_flow::{Block, Payload};
 use tidemill_types::job::Format;
@@ -59,8 +59,26 @@ impl RowEncoder {
         };
         let encoder = Self { format, schema };
         // Tried now, so that a column that the format cannot hold is refused before the job runs.
-        try_columns(&encoder.schema, |row| encoder.batch(row, &mut Vec::new()))
-            .map_err(|error| ConnectorError::unwritable(place, error))?;
+        let has_other_keys: fn(&DataType) -> bool = |it| match it {
+            DataType::Map(entries, _) => match entries.data_type() {
+                DataType::Struct(parts) => {
+                    parts.first().is_none_or(|it| plain_type(it.data_type()) != DataType::Utf8)
+                }
+                _ => true,
+            },
+            _ => false,
+        };
+        let write = |row: &RecordBatch| {
+            let mut types = row.schema_ref().fields().iter().map(|it| it.data_type());
+            match types.any(|it| has_within(it, has_other_keys)) {
+                true => Err(ArrowError::SchemaError(
+                    "it is a map whose keys are not text, which JSON has no form for".to_owned(),
+                )),
+                false => encoder.batch(row, &mut Vec::new()),
+            }
+        };
+        try_columns(&encoder.schema, write)
+            .map_err(|error| ConnectorError::unwritable(place, arrow_reason(error)))?;
         Ok(encoder)
     }
 
@@ -153,15 +171,6 @@ fn cells_of<'a>(
 ) -> Result<Vec<Cell<'a>>, ArrowError> {
     let columns = batch.columns().iter().zip(schema.fields());
     columns.map(|(column, field)| Cell::or_json(column, field, options)).collect()
-}
-
-/// The fault of a value, with its column.
-fn of_column(field: &Field, error: ArrowError) -> ArrowError {
-    let why = match error {
-        ArrowError::CastError(why) => why,
-        other => other.to_string(),
-    };
-    ArrowError::CastError(format!("column `{}`: {why}", field.name()))
 }
 
 fn csv_field(value: &[u8], out: &mut Vec<u8>) {

@@ -52,6 +52,15 @@ fn named(data_type: &DataType) -> DataType {
         DataType::FixedSizeList(it, length) => DataType::FixedSizeList(field(it), *length),
         DataType::Map(entries, sorted) => DataType::Map(field(entries), *sorted),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
+        // Of dictionaries with other values some cannot be written, and some not be read again.
+        DataType::Dictionary(_, values)
+            if !matches!(
+                **values,
+                DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary
+            ) =>
+        {
+            named(&plain_type(data_type))
+        }
         // Parquet has no such layouts, or few readers know them.
         DataType::RunEndEncoded(_, _) | DataType::ListView(_) | DataType::LargeListView(_) => {
             named(&plain_type(data_type))

@@ -6,7 +6,7 @@
 //!
 //! Invariant: which rows a chunk has depends on the rows alone, not on the clock.
 
-use crate::error::{ConnectorError, ConnectorErrorKind};
+use crate::error::{ConnectorError, ConnectorErrorKind, arrow_reason, nearest, with_hint};
 use crate::layout::plain_batch;
 use crate::sink::{
     cell::Cell,
@@ -73,7 +73,10 @@ impl UncommittedRows {
             schema.index_of(wanted).map_err(|_| {
                 let names = schema.fields().iter().map(|it| it.name().as_str());
                 let names: Vec<&str> = names.filter(|it| *it != TIME_COLUMN).collect();
-                refused(format!("there is no column `{wanted}`; it has: {}", names.join(", ")))
+                let near = nearest(wanted, names.iter().copied());
+                let refusal = format!("there is no column `{wanted}` for its `key`");
+                let refusal = with_hint(refusal, wanted, near.as_deref());
+                refused(format!("{refusal} The rows have: {}", names.join(", ")))
             })
         };
         let key = key.iter().map(column).collect::<Result<Vec<_>, _>>()?;
@@ -92,9 +95,9 @@ impl UncommittedRows {
             let start = pending.bytes.len();
             self.encoder
                 .blocks(std::slice::from_ref(block), &mut pending.bytes)
-                .map_err(|error| error.to_string())?;
+                .map_err(arrow_reason)?;
             let times = times(&batch);
-            let keys = keys(&batch, &self.key).map_err(|error| error.to_string())?;
+            let keys = keys(&batch, &self.key).map_err(arrow_reason)?;
             let ends: Vec<usize> = memchr::memchr_iter(b'\n', &pending.bytes[start..]).collect();
             debug_assert_eq!(ends.len(), batch.num_rows(), "a row is a line");
             let mut from = start;

@@ -136,7 +136,7 @@ fn a_part_that_is_text_takes_lists_and_objects() {
 #[test]
 fn what_is_beyond_a_float_is_a_misfit_and_words_are_none() {
     let (array, misfits) = decode(&list(DataType::Float64), &["[1.5]", "[1e400]", r#"["inf"]"#]);
-    assert_eq!(misfits, [(1, "1e400 is not a double".to_owned())]);
+    assert_eq!(misfits, [(1, "`[0]`: 1e400 is not a double".to_owned())]);
     assert!(array.is_null(1));
     let value = |row| array.as_list::<i32>().value(row).as_primitive::<Float64Type>().value(0);
     assert_eq!((value(0), value(2)), (1.5, f64::INFINITY));

@@ -123,7 +123,11 @@ fn json_lists_that_do_not_fit_are_bad() {
     let (batch, letters) = whole(&*source(text, &typed, None).unwrap());
     assert_eq!(ints(&batch, "n"), [Some(1), Some(3)]);
     assert_eq!(lines(&letters), [2, 3]);
-    assert!(letters[1].reason.starts_with("field `l` is not a list"), "{}", letters[1].reason);
+    assert!(
+        letters[1].reason == "field `l`: `[0]`: \"y\" is not a bigint",
+        "{}",
+        letters[1].reason
+    );
 }
 
 #[test]

@@ -107,7 +107,12 @@ fn what_cannot_be_written_is_refused_with_what_to_do() {
         refused(KafkaSinkSpec { format: Format::Csv, ..spec() }).message.contains("json or text")
     );
     let error = refused(KafkaSinkSpec { key: vec!["m".to_owned()], ..spec() });
-    assert!(error.message.contains("there is no column `m`; it has: n"), "{error}");
+    assert!(
+        error
+            .message
+            .contains("there is no column `m` for its `key`; did you mean `n`? The rows have: n"),
+        "{error}"
+    );
     assert!(
         refused(KafkaSinkSpec { brokers: "x".to_owned(), ..spec() }).message.contains("HOST:PORT")
     );

@@ -129,7 +129,10 @@ fn a_stream_that_cannot_be_written_so_is_refused_before_it_is_made() {
         refused(StreamSinkSpec { format: Format::Parquet, ..spec(1) }).contains("json or text")
     );
     let message = refused(StreamSinkSpec { key: vec!["nn".into()], ..spec(1) });
-    assert!(message.contains("`nn`; it has: n, k"), "{message}");
+    assert!(
+        message.contains("`nn` for its `key`; did you mean `n`? The rows have: n, k"),
+        "{message}"
+    );
     assert!(log.list().is_empty());
 }
 
