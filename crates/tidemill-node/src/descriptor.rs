@@ -10,13 +10,16 @@
 mod read;
 mod set;
 mod spelling;
+mod syntax;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;
 
+pub(crate) use read::read as read_item;
+pub(crate) use tree::{Item, ItemValue, Name};
+
 use crate::diagnostic::{Diagnostic, Problem, Refused, TextPlace};
 use tidemill_types::{job::JobSpec, limits::JOB_FILE_BYTES_MAX};
-use tree::{Item, ItemValue};
 
 /// The content of a job file, with the place of each value.
 #[derive(Clone, Debug)]

@@ -81,6 +81,20 @@ impl Problem {
     }
 }
 
+/// The problem without its path.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(expected) = &self.expected {
+            write!(f, ", expected {expected}")?;
+        }
+        if let Some(nearest) = &self.nearest {
+            write!(f, ", {}", signs::suggestion(nearest))?;
+        }
+        Ok(())
+    }
+}
+
 /// A problem and its place in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -112,20 +126,14 @@ const LINE_SHOWN_MAX: usize = 120;
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Problem { path, message, expected, nearest, .. } = &self.problem;
+        let path = &self.problem.path;
         write!(f, "{}:", self.file)?;
         match self.place {
             Some(TextPlace { line, column }) => write!(f, "{line}:{column}:")?,
             None if path.is_empty() => {}
             None => write!(f, " {}:", path.join("."))?,
         }
-        write!(f, " error: {message}")?;
-        if let Some(expected) = expected {
-            write!(f, ", expected {expected}")?;
-        }
-        if let Some(nearest) = nearest {
-            write!(f, ", {}", signs::suggestion(nearest))?;
-        }
+        write!(f, " error: {}", self.problem)?;
         if let (Some(place), Some(line)) = (self.place, &self.line) {
             write_line(f, place, line)?;
         }

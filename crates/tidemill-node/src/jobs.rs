@@ -23,15 +23,17 @@ mod retries;
 mod shutdown;
 mod states;
 mod status;
+mod submission;
 
 pub use error::JobsError;
 pub(crate) use states::Bounded;
 pub use states::StateOf;
 pub use status::{JobView, Status};
+pub use submission::Submission;
 
 use crate::checkpoint::open_checkpoints;
 use crate::{
-    Registry,
+    Registry, check,
     descriptor::{self, Descriptor},
     diagnostic::{Problem, Refused},
     plan::{PlanOptions, Planned, plan},
@@ -55,26 +57,10 @@ mod tests;
 /// Most jobs that a node keeps, ended ones counted.
 const JOBS_MAX: usize = 1_000;
 
-/// A job to be run.
-#[derive(Clone, Debug, Default)]
-pub struct Submission {
-    /// The job file's text.
-    pub text: String,
-    /// Its name, for messages.
-    pub file: String,
-    /// Values to set in it, each `dotted.path=VALUE`.
-    pub set: Vec<String>,
-    /// The folder that relative paths begin in; none: the job's own folder on the node.
-    pub base_dir: Option<PathBuf>,
-    /// A job of this name that was cancelled or failed goes on where it stopped.
-    pub resume: bool,
-    /// It goes on from the checkpoint of this number: with `resume` in place of the newest, and so
-    /// that sinks leave out the rows they hold; else it begins anew there.
-    pub from: Option<CheckpointNumber>,
-}
-
 struct JobEntry {
     record: JobRecord,
+    /// The doubts about it when it was last started.
+    warnings: Vec<String>,
     handle: Option<Arc<JobHandle>>,
     /// Waits for the job's end.
     watcher: Option<Box<dyn Thread>>,
@@ -82,6 +68,12 @@ struct JobEntry {
     /// It is started once the missing server is there.
     waiting: Option<JobRetries>,
     last: Option<Progress>,
+}
+
+/// A job that runs.
+struct StartedJob {
+    handle: JobHandle,
+    warnings: Vec<String>,
 }
 
 /// A job that is not among the others, as something failed.
@@ -185,7 +177,7 @@ impl Jobs {
     }
 
     /// Plans a job and starts it.
-    fn start(&self, record: &JobRecord) -> Result<JobHandle, JobsError> {
+    fn start(&self, record: &JobRecord) -> Result<StartedJob, JobsError> {
         let descriptor = Self::parse(record)?;
         let folder = self.folder.join(&record.name);
         let begins = self.begins(record)?;
@@ -212,7 +204,9 @@ impl Jobs {
             return Err(JobsError::Refused(Refused(vec![descriptor.locate(problem)])));
         }
         let planned = plan(&descriptor, &options, &self.world, &Registry::default());
-        let Planned { graph, .. } = planned.map_err(JobsError::Refused)?;
+        let Planned { graph, warnings, .. } = planned.map_err(JobsError::Refused)?;
+        let mut all = check::advice(&descriptor.spec);
+        all.extend(warnings);
         let checkpoint =
             open_checkpoints(&descriptor.spec, Some(&folder), begins.from, &self.world);
         let start = |checkpoint| {
@@ -221,7 +215,13 @@ impl Jobs {
             engine::start(graph, &self.world, &run)
         };
         let started = checkpoint.and_then(start);
-        started.map_err(|error| {
+        let warned = |handle| {
+            for warning in &all {
+                tracing::warn!(job = descriptor.spec.name, "{warning}");
+            }
+            StartedJob { handle, warnings: all }
+        };
+        started.map(warned).map_err(|error| {
             let message = format!("{}: {error}", descriptor.file);
             match error {
                 StartError::Unavailable { .. } => JobsError::Away(message),
@@ -251,20 +251,20 @@ impl Jobs {
     fn note_begun(
         &self,
         record: &mut JobRecord,
-        handle: JobHandle,
-    ) -> Result<JobHandle, JobsError> {
+        started: StartedJob,
+    ) -> Result<StartedJob, JobsError> {
         record.before = None;
         match record.begins.take() {
-            None => Ok(handle),
+            None => Ok(started),
             Some(begins) if !begins.resume => {
                 self.keep(record);
-                Ok(handle)
+                Ok(started)
             }
             Some(_) => {
                 let folder = self.folder_of(&record.name);
-                let Err(error) = folder.write(record) else { return Ok(handle) };
-                handle.stop();
-                let _ended = handle.wait();
+                let Err(error) = folder.write(record) else { return Ok(started) };
+                started.handle.stop();
+                let _ended = started.handle.wait();
                 Err(JobsError::NotNoted { path: folder.path().to_owned(), error })
             }
         }
@@ -280,7 +280,8 @@ impl Jobs {
 
     /// Puts a started job among the others, and has its end waited for. Without a thread for that it
     /// is stopped again.
-    fn enter(self: &Arc<Self>, record: JobRecord, handle: JobHandle) -> Result<(), NotEntered> {
+    fn enter(self: &Arc<Self>, record: JobRecord, started: StartedJob) -> Result<(), NotEntered> {
+        let StartedJob { handle, warnings } = started;
         let (name, handle) = (record.name.clone(), Arc::new(handle));
         let (jobs, waited, of) = (Arc::clone(self), Arc::clone(&handle), name.clone());
         let mut state = self.state();
@@ -288,7 +289,7 @@ impl Jobs {
         match self.world.spawn.try_spawn("job", watch) {
             Ok(watcher) => {
                 let (handle, watcher) = (Some(handle), Some(watcher));
-                let entry = JobEntry { handle, watcher, ..JobEntry::new(record) };
+                let entry = JobEntry { handle, watcher, warnings, ..JobEntry::new(record) };
                 state.jobs.insert(name, entry);
                 Ok(())
             }
@@ -464,7 +465,8 @@ impl JobEntry {
     /// One that does not run.
     fn new(record: JobRecord) -> Self {
         let (handle, watcher, waiting, last) = (None, None, None, None);
-        Self { record, handle, watcher, cancelled: false, waiting, last }
+        let warnings = Vec::new();
+        Self { record, warnings, handle, watcher, cancelled: false, waiting, last }
     }
 
     /// The note of a running job, for the next life of the node.
@@ -488,6 +490,7 @@ impl JobEntry {
             delivery: self.record.delivery,
             submitted_us: self.record.submitted_us,
             next_try_us: self.waiting.as_ref().map(|it| it.next_try_us),
+            warnings: self.warnings.clone(),
             progress: now.or_else(|| self.last.clone()),
         }
     }

@@ -77,6 +77,8 @@ pub struct Planned {
     pub previews: Vec<Preview>,
     /// The first dead letters.
     pub letters: Preview,
+    /// Doubts about a job that can run all the same, as whole sentences.
+    pub warnings: Vec<String>,
 }
 
 /// Plans a job.
@@ -101,7 +103,7 @@ pub fn plan(
         planner.problem(Problem::new::<String>([], error.to_string()));
     }
     if planner.problems.is_empty() {
-        Ok(Planned { graph: planner.graph, previews: planner.previews, letters })
+        Ok(planner.planned(letters))
     } else {
         Err(refused(descriptor, planner.problems))
     }
@@ -142,6 +144,7 @@ struct Planner<'a> {
     registry: &'a Registry,
     streams: validation::StreamAccess,
     graph: JobGraph,
+    warnings: Vec<String>,
     /// The outputs behind each name. A name that could not be planned is missing: its readers
     /// are left out too, and only the first problem is reported.
     names: IndexMap<String, Outlets>,
@@ -181,6 +184,7 @@ impl<'a> Planner<'a> {
             registry,
             streams,
             graph,
+            warnings: Vec::new(),
             names,
             apart,
             columnless,
@@ -254,12 +258,9 @@ impl<'a> Planner<'a> {
             let schema = factory.schema();
             let is_read = reached.contains(&name.as_str());
             if !is_read {
-                let source = name.as_str();
-                tracing::warn!(
-                    job = self.spec.name,
-                    source,
-                    "no sink takes what comes of a source, but perhaps its dead letters"
-                );
+                self.warnings.push(format!(
+                    "no sink takes what comes of the source `{name}`, but perhaps its dead letters"
+                ));
             }
             // What has no end cannot be read to its end first.
             let preload = is_read && !streamed.contains(&name.as_str()) && !factory.live();
@@ -269,10 +270,15 @@ impl<'a> Planner<'a> {
     }
 
     /// Warns of an event time that is probably not meant; the job can run all the same.
-    fn look_at_times(&self, name: &str, source: &dyn SourceFactory) {
+    fn look_at_times(&mut self, name: &str, source: &dyn SourceFactory) {
         if let Some(doubt) = sampled_times::doubt(source) {
-            tracing::warn!(job = self.spec.name, source = name, "{doubt}");
+            self.warnings.push(format!("source `{name}`: {doubt}"));
         }
+    }
+
+    fn planned(self, letters: Preview) -> Planned {
+        let Self { graph, previews, warnings, .. } = self;
+        Planned { graph, previews, letters, warnings }
     }
 
     /// The folder for notes of sources and sinks, if the job can resume.

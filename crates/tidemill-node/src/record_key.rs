@@ -6,6 +6,7 @@
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt};
+use tidemill_connectors::check_json_object;
 
 #[cfg(test)]
 mod tests;
@@ -33,9 +34,30 @@ pub fn record_key<'t, 'n>(
     }
 }
 
-/// Why a line is no JSON. It is one line, whose number others know.
-#[must_use]
-pub fn not_json(error: &serde_json::Error) -> String {
+/// The key of a line that a job can read: one object of JSON, by the rules of sources. Without names
+/// the line is only checked.
+///
+/// # Errors
+/// The line is no such object: the expectation, its place and, of other records, the way to write them.
+pub fn checked_key<'t, 'n>(
+    line: &'t [u8],
+    names: impl Iterator<Item = &'n str> + Clone,
+) -> Result<Option<Cow<'t, [u8]>>, String> {
+    check_json_object(line).map_err(|why| match line.trim_ascii().first() {
+        Some(b'{') => why,
+        _ => format!(
+            "{why}; records that are no objects are written as text: with `format=text` over HTTP, \
+             with `--format lines` of `tidemill stream produce`"
+        ),
+    })?;
+    match names.clone().next() {
+        None => Ok(None),
+        Some(_) => record_key(line, names).map_err(|error| not_json(&error)),
+    }
+}
+
+/// Why a text is no JSON, where the library reads it.
+pub(crate) fn not_json(error: &serde_json::Error) -> String {
     let why = error.to_string();
     let why = why.split(" at line ").next().unwrap_or_default();
     format!("not JSON: {why} at column {}", error.column())

@@ -278,7 +278,7 @@ pub fn table(stages: &QueryableStages, stage: &str, table: &str) -> Result<usize
         let names: Vec<&str> = tables.iter().map(|it| it.name.as_str()).collect();
         let known = match nearest(table, names.iter().copied()) {
             Some(near) => format!("{}{}", signs::suggestion(near), signs::note(table, Some(near))),
-            None => format!("it has {}", one_of(&names)),
+            None => format!("it has {}{}", one_of(&names), signs::note(table, None)),
         };
         StateError::Table { stage: stage.to_owned(), table: table.to_owned(), known }
     })

@@ -65,8 +65,8 @@ fn unknown(kind: &str, name: &str, names: &[&'static str]) -> ItemError {
     ItemError(Box::new(problem))
 }
 
-fn found(what: Unexpected<'_>) -> String {
-    match what {
+fn found(unexpected: Unexpected<'_>) -> String {
+    match unexpected {
         Unexpected::Bool(value) => format!("found `{value}`"),
         Unexpected::Unsigned(value) => format!("found the number `{value}`"),
         Unexpected::Signed(value) => format!("found the number `{value}`"),
@@ -103,12 +103,12 @@ impl de::Error for ItemError {
         Self(Box::new(Problem::new(Path::new(), excerpt(&message, MESSAGE_SHOWN_MAX))))
     }
 
-    fn invalid_type(what: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self(Box::new(Problem::new(Path::new(), found(what)).expected(wanted(expected))))
+    fn invalid_type(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self(Box::new(Problem::new(Path::new(), found(unexpected)).expected(wanted(expected))))
     }
 
-    fn invalid_value(what: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::invalid_type(what, expected)
+    fn invalid_value(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(unexpected, expected)
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
@@ -282,8 +282,8 @@ impl<'de> Choice<'de> {
         }
     }
 
-    fn needs_value(&self, what: &str) -> ItemError {
-        let problem = Problem::new(Path::new(), format!("`{}` needs {what}", self.name));
+    fn needs_value(&self, value: &str) -> ItemError {
+        let problem = Problem::new(Path::new(), format!("`{}` needs {value}", self.name));
         ItemError(Box::new(problem.expected(format!("`{{{}: ...}}`", self.name))))
     }
 }

@@ -58,7 +58,7 @@ fn here(mut problem: Problem, key: &str, path: &[String]) -> Problem {
 
 /// The entry of a table or list.
 fn child<'t>(item: &'t mut Item, name: &str) -> Result<&'t mut Item, Problem> {
-    let what = item.describe();
+    let described = item.describe();
     match &mut item.value {
         ItemValue::Table(entries) => {
             let Some(index) = entries.iter().position(|(it, _)| it.text == name) else {
@@ -77,7 +77,8 @@ fn child<'t>(item: &'t mut Item, name: &str) -> Result<&'t mut Item, Problem> {
             })
         }
         _ => {
-            let problem = Problem::new(Path::new(), format!("`{name}` is looked up in {what}"));
+            let problem =
+                Problem::new(Path::new(), format!("`{name}` is looked up in {described}"));
             Err(problem.expected("a table"))
         }
     }

@@ -3,20 +3,21 @@
 //! Numbers keep the text they were written as, so that a field of text may hold `1` or `1.50`.
 //! Invariants: the depth, the number of items and the use of aliases are bounded before memory is.
 
+use super::syntax::syntax_problem;
 use crate::diagnostic::{Problem, TextPlace, VALUE_SHOWN_MAX, excerpt};
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, SeqAccess},
 };
-use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned, budget::BudgetBreach};
+use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
 use std::fmt;
 
 /// Deepest nesting of a job.
-const DEPTH_MAX: usize = 32;
+pub(super) const DEPTH_MAX: usize = 32;
 /// Most values in a job.
-const ITEMS_MAX: usize = 100_000;
+pub(super) const ITEMS_MAX: usize = 100_000;
 /// Most uses of aliases in a job.
-const ALIASES_MAX: usize = 1_000;
+pub(super) const ALIASES_MAX: usize = 1_000;
 
 /// A value and its place.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ impl Item {
         let raw: Spanned<Raw> =
             serde_saphyr::from_str_with_options(text, options).map_err(|error| {
                 let place = error.location().and_then(place);
-                Box::new((place, Problem::new::<String>([], message(&error))))
+                Box::new((place, syntax_problem(&error)))
             })?;
         Ok(item_of(raw, text))
     }
@@ -127,37 +128,6 @@ fn place(location: Location) -> Option<TextPlace> {
     let line = u32::try_from(location.line()).ok()?;
     let column = u32::try_from(location.column()).ok()?;
     (line > 0).then_some(TextPlace { line, column: column.max(1) })
-}
-
-/// The reader's message without its own note of the place.
-fn message(error: &serde_saphyr::Error) -> String {
-    let mut inner = error;
-    while let serde_saphyr::Error::AliasError { error, .. } = inner {
-        inner = error;
-    }
-    if let serde_saphyr::Error::Budget { breach, .. } = inner {
-        return match breach {
-            BudgetBreach::Depth { .. } => {
-                format!("lists and tables are nested more than {DEPTH_MAX} deep")
-            }
-            BudgetBreach::Documents { .. } => "a job is one YAML document".to_owned(),
-            _ => format!(
-                "the job is too large: at most {ITEMS_MAX} values and {ALIASES_MAX} aliases, what an \
-                 alias repeats counted"
-            ),
-        };
-    }
-    if let serde_saphyr::Error::DuplicateMappingKey { key, .. } = inner {
-        return match key {
-            Some(key) => {
-                format!("the name `{}` stands twice in one table", excerpt(key, VALUE_SHOWN_MAX))
-            }
-            None => "a name stands twice in one table".to_owned(),
-        };
-    }
-    let text = error.to_string();
-    let text = text.split(" at line ").next().unwrap_or(&text);
-    text.lines().next().unwrap_or(text).trim_start_matches("error: ").trim().to_owned()
 }
 
 /// The text at a place; empty if that is not known.

@@ -8,6 +8,7 @@ use std::{
 };
 use tidemill_checkpoints::CheckpointError;
 use tidemill_flow::AskError;
+use tidemill_types::signs;
 
 /// Why something was not done to a job.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +23,10 @@ pub enum JobsError {
     #[error("a job `{0}` is waiting: cancel it first, or give this one another name")]
     Waiting(String),
     /// There is no such job.
-    #[error("there is no job `{0}`")]
+    #[error(
+        "there is no job `{0}`{note}; `tidemill job list` shows those of the node",
+        note = signs::note(.0, None)
+    )]
     Unknown(String),
     /// The job has ended.
     #[error("the job `{0}` is not running")]

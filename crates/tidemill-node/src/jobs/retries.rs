@@ -11,7 +11,7 @@
 //! Invariant: the note of such a job says that it runs, so it waits in every life of the
 //! node until it runs, is cancelled or cannot run.
 
-use super::{JobEntry, JobRecord, JobView, Jobs, JobsError, NotEntered, Status};
+use super::{JobEntry, JobRecord, JobView, Jobs, JobsError, NotEntered, StartedJob, Status};
 use std::{
     sync::{Arc, PoisonError},
     time::Duration,
@@ -111,7 +111,7 @@ impl Jobs {
             let wanted = state.jobs.get_mut(name).filter(|it| it.waiting.is_some() && !stopping);
             let Some(entry) = wanted else {
                 drop((state, noting));
-                if let Ok(handle) = started {
+                if let Ok(StartedJob { handle, .. }) = started {
                     handle.stop();
                     // Another of its name waits for the turn. A node that stops does not.
                     let _ended = (!stopping).then(|| handle.wait());
@@ -119,8 +119,9 @@ impl Jobs {
                 return;
             };
             match started {
-                Ok(handle) => {
+                Ok(StartedJob { handle, warnings }) => {
                     let handle = Arc::new(handle);
+                    entry.warnings = warnings;
                     if tries > 0 {
                         tracing::info!(job = name, "what was away is there, and the job goes on");
                     }

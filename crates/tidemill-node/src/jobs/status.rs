@@ -58,6 +58,9 @@ pub struct JobView {
     /// When it is tried next to start it, in microseconds since 1970, if it waits for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_try_us: Option<i64>,
+    /// Doubts about it, as `tidemill validate` shows them; empty if it was not started in this life of
+    /// the node.
+    pub warnings: Vec<String>,
     /// Its progress, up to its end; none if it ended in an earlier life of the node.
     pub progress: Option<Progress>,
 }

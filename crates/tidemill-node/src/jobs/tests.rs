@@ -484,3 +484,37 @@ fn a_sink_without_a_key_writes_to_no_compact_stream() {
     node.wait("fill", |it| it.status == Status::Finished);
     node.stop();
 }
+
+#[test]
+fn a_job_shows_the_doubts_about_it_also_after_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let first = node(&folder);
+    fill(&first, &folder, 0, 10);
+    let text = "\
+name: doubtful
+compression: always
+sources:
+  numbers: {stream: numbers, format: json}
+  seconds: {file: {path: seconds.ndjson, format: json}, time: {field: t}}
+sinks: {out: {from: numbers, file: {path: out.ndjson, format: json}}}
+";
+    fs::write(folder.path().join("seconds.ndjson"), "{\"t\":1700000000}\n").unwrap();
+    let begins = [
+        "without a `checkpoint` the job reads `numbers` from where it first began",
+        "`compression` has no effect",
+        "source `seconds`: the times of its first 1 records are all in 1970",
+        "no sink takes what comes of the source `seconds`",
+    ];
+    let warned = |job: &JobView| {
+        assert_eq!(job.warnings.len(), begins.len(), "{:?}", job.warnings);
+        for (warning, begin) in job.warnings.iter().zip(begins) {
+            assert!(warning.starts_with(begin), "{warning}");
+        }
+    };
+    warned(&first.jobs.submit(submission(&folder, text)).unwrap());
+    assert_eq!(first.jobs.get("fill").unwrap().warnings, Vec::<String>::new());
+    first.stop();
+    let second = node(&folder);
+    warned(&second.wait("doubtful", |it| it.status == Status::Running));
+    second.stop();
+}

@@ -42,7 +42,7 @@ const OF_THE_NODE: [&str; 6] = [
 /// A file, and whose it is.
 struct Owned {
     file: FileIdentity,
-    whose: String,
+    owner: String,
 }
 
 impl Planner<'_> {
@@ -90,12 +90,12 @@ impl Planner<'_> {
             self.problem(Problem::new(["sinks", name, "file", "path"], message));
         }
         for it in &written {
-            let whose = if *it == path {
+            let owner = if *it == path {
                 format!("the file of the sink `{name}`")
             } else {
                 format!("a file that the sink `{name}` writes beside its own")
             };
-            self.own(owned, it, &whose);
+            self.own(owned, it, &owner);
         }
     }
 
@@ -110,9 +110,9 @@ impl Planner<'_> {
     }
 
     /// A file that cannot be looked at cannot be opened: the error comes with the opening.
-    fn own(&self, owned: &mut Vec<Owned>, path: &Path, whose: &str) {
+    fn own(&self, owned: &mut Vec<Owned>, path: &Path, owner: &str) {
         if let Ok(file) = self.world.disk.identity(path) {
-            owned.push(Owned { file, whose: whose.to_owned() });
+            owned.push(Owned { file, owner: owner.to_owned() });
         }
     }
 
@@ -189,7 +189,7 @@ impl Planner<'_> {
 
 /// Whose file this is.
 fn by(owned: &[Owned], file: &FileIdentity) -> Option<String> {
-    owned.iter().find(|it| it.file == *file).map(|it| it.whose.clone())
+    owned.iter().find(|it| it.file == *file).map(|it| it.owner.clone())
 }
 
 /// The file of a sink, and those beside it.

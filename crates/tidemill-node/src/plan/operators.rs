@@ -152,7 +152,7 @@ pub(super) fn kafka_problem(source: &str, error: &ConnectorError) -> Problem {
 /// `parent` has the part `schema`; a problem of no column is shown at `whole`.
 fn column_problem(
     source: &str,
-    what: &str,
+    subject: &str,
     parent: &[&str],
     whole: &[&str],
     error: &ConnectorError,
@@ -168,13 +168,13 @@ fn column_problem(
     let problem = match place {
         SchemaPlace::Column => {
             let note = signs::note(field, nearest.as_deref());
-            let message = format!("{what} has no column `{field}`{note}");
+            let message = format!("{subject} has no column `{field}`{note}");
             Problem { message, ..at(&of_column).at_name() }
         }
         SchemaPlace::Type => at(&of_column),
         SchemaPlace::Time => {
             let note = signs::note(field, nearest.as_deref());
-            let message = format!("{what} has no column `{field}`{note}");
+            let message = format!("{subject} has no column `{field}`{note}");
             Problem::new(["sources", source, "time", "field"], message)
         }
     };

@@ -125,7 +125,7 @@ fn take(
     if !planner.problems.is_empty() {
         return Err(refused(descriptor, planner.problems));
     }
-    Ok((Planned { graph: planner.graph, previews: planner.previews, letters }, left_out))
+    Ok((planner.planned(letters), left_out))
 }
 
 fn left_out(spec: &JobSpec, planner: &Planner<'_>) -> Vec<String> {

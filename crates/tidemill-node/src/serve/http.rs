@@ -18,6 +18,7 @@
 mod append;
 mod batch;
 mod body;
+mod document;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -27,6 +28,7 @@ mod influx;
 mod jobs;
 mod metrics;
 mod parameters;
+mod path;
 mod position;
 mod problem;
 mod read;

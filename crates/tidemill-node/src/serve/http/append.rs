@@ -4,13 +4,14 @@ use super::{
     batch::{AppendBatch, Range, json_of},
     body,
     parameters::Parameters,
+    path::PathNames,
     problem::{Problem, json},
     state::HttpState,
 };
-use crate::record_key::{not_json, record_key};
+use crate::record_key::checked_key;
 use axum::{
     body::Body,
-    extract::{Path, State as Shared},
+    extract::State as Shared,
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
@@ -19,7 +20,8 @@ use std::{
     borrow::Cow,
     sync::{Arc, atomic::Ordering},
 };
-use tidemill_connectors::check_json_object;
+use tidemill_connectors::ForeignEncoding;
+use tidemill_types::signs;
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +39,7 @@ enum Lines {
 
 pub(super) async fn append(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -79,7 +81,8 @@ pub(super) struct AppendReceipt {
 
 pub(super) fn unknown(name: &str) -> Problem {
     let name: String = name.chars().take(249).collect();
-    Problem::new(StatusCode::NOT_FOUND, format!("there is no stream `{name}`"))
+    let note = signs::note(&name, None);
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no stream `{name}`{note}"))
 }
 
 /// Inflates a body, has its records put into a batch, appends that and waits until it counts.
@@ -93,9 +96,14 @@ pub(super) async fn write(
     let shared = Arc::clone(state);
     let work = move || {
         let (bytes, mut charge) = received.plain(&shared)?;
+        if let Some(encoding) = ForeignEncoding::of(&bytes) {
+            return Err(Problem::bad(encoding.refusal("the body")));
+        }
         // The chunks are another copy, with up to some bytes more for each record.
         shared.charge_more(&mut charge, 2 * bytes.len())?;
-        fill(&bytes, shared.now_ms(), &mut batch)?;
+        // A byte order mark is no data.
+        let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+        fill(text, shared.now_ms(), &mut batch)?;
         drop(bytes);
         let counts = (batch.record_count, batch.keyless_count);
         Ok::<_, Problem>((batch.append(number), counts, charge))
@@ -124,11 +132,10 @@ pub(super) fn non_empty_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8
 
 fn lines_of(parameters: &Parameters) -> Result<Lines, Problem> {
     let key = parameters.text("key").map(str::to_owned);
-    match parameters.text("format") {
-        None | Some("json") => Ok(Lines::Json { key }),
+    match parameters.choice("format", &["json", "text"])? {
         Some("text") if key.is_none() => Ok(Lines::Text),
         Some("text") => Err(Problem::bad("lines of text have no field that could be the key")),
-        Some(_) => Err(Problem::bad("`format`: expected `json` or `text`")),
+        _ => Ok(Lines::Json { key }),
     }
 }
 
@@ -167,14 +174,6 @@ impl Lines {
     /// The key of a line, if it has one; or why it is no such line.
     fn key<'t>(&self, text: &'t [u8]) -> Result<Option<Cow<'t, [u8]>>, String> {
         let Self::Json { key } = self else { return Ok(None) };
-        // A job reads it by the same rules.
-        check_json_object(text).map_err(|why| match text.trim_ascii().first() {
-            Some(b'{') => why,
-            _ => format!("{why}; `format=text` takes lines that are no objects"),
-        })?;
-        match key {
-            None => Ok(None),
-            Some(field) => record_key(text, [field.as_str()]).map_err(|error| not_json(&error)),
-        }
+        checked_key(text, key.as_deref().into_iter())
     }
 }

@@ -94,8 +94,13 @@ async fn collect(
                 return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why));
             }
         };
-        let frame =
-            frame.map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))?;
+        let frame = frame.map_err(|error| {
+            Problem::bad(format!(
+                "the body broke off after {} bytes ({error}): send it again, whole, with its \
+                     length in `Content-Length` or in chunks",
+                bytes.len()
+            ))
+        })?;
         let Ok(data) = frame.into_data() else { continue };
         if data.len() > limit - bytes.len() {
             return Err(too_large(limit));
@@ -148,7 +153,12 @@ fn inflate(
         charge(room)?;
         let before = plain.len();
         let read = decoder.by_ref().take(room as u64).read_to_end(&mut plain);
-        read.map_err(|error| Problem::bad(format!("the body is no whole gzip: {error}")))?;
+        read.map_err(|error| {
+            Problem::bad(format!(
+                "the body is not gzip as `Content-Encoding` says, or not all of it ({error}): pack it \
+                 again, or send it plain and without that header"
+            ))
+        })?;
         if plain.len() > limit {
             return Err(too_large(limit));
         }

@@ -3,7 +3,9 @@
 use super::{
     append::blocking,
     body,
+    document::{DocumentKind, read_document},
     parameters::Parameters,
+    path::PathNames,
     problem::{Problem, json},
     state::HttpState,
 };
@@ -13,7 +15,7 @@ use crate::{
 };
 use axum::{
     body::Body,
-    extract::{Path, State as Shared},
+    extract::State as Shared,
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
@@ -46,6 +48,12 @@ struct SubmitRequest {
     #[serde(default)]
     resume: bool,
 }
+
+const SUBMISSION: DocumentKind = DocumentKind {
+    name: "a submission of a job",
+    form: "`{\"job\": TEXT}` with the text of the job file as a JSON string, which \
+           `tidemill job submit FILE` sends",
+};
 
 fn view(view: &impl Serialize) -> Result<Value, Problem> {
     serde_json::to_value(view).map_err(|error| {
@@ -127,10 +135,14 @@ async fn with<T: Send + 'static>(
 }
 
 fn submission(bytes: &[u8]) -> Result<Submission, Problem> {
-    let asked: SubmitRequest = serde_json::from_slice(bytes)
-        .map_err(|error| Problem::bad(format!("the body is no submission of a job: {error}")))?;
-    if asked.base_dir.as_ref().is_some_and(|it| !it.is_absolute()) {
-        return Err(Problem::bad("base_dir is not absolute"));
+    let asked: SubmitRequest = read_document(bytes, &SUBMISSION)?;
+    if let Some(folder) = asked.base_dir.as_ref().filter(|it| !it.is_absolute()) {
+        let why = format!(
+            "`base_dir` is `{}`, and is to be an absolute path of the node's machine, such as \
+             `/srv/jobs`",
+            folder.display()
+        );
+        return Err(Problem::bad(why));
     }
     Ok(Submission {
         text: asked.job,
@@ -167,7 +179,7 @@ pub(super) async fn list(
 
 pub(super) async fn describe(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
@@ -177,7 +189,7 @@ pub(super) async fn describe(
 
 pub(super) async fn cancel(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
@@ -187,7 +199,7 @@ pub(super) async fn cancel(
 
 pub(super) async fn delete(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
@@ -198,19 +210,20 @@ pub(super) async fn delete(
 
 pub(super) async fn rescale(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::of(&uri, RESCALE_PARAMETERS)?;
     let threads = parameters.value("threads", "a number of worker threads")?;
-    let threads = threads.ok_or_else(|| Problem::bad("say how many `threads`"))?;
+    let threads =
+        threads.ok_or_else(|| Problem::bad("say how many threads, such as `?threads=4`"))?;
     let job = with(&state, move |jobs| jobs.rescale(&name, threads)).await?;
     Ok(json(&view(&job)?).into_response())
 }
 
 pub(super) async fn checkpoints(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
@@ -225,7 +238,7 @@ pub(super) async fn checkpoints(
 
 pub(super) async fn checkpoint(
     Shared(state): Shared<Arc<HttpState>>,
-    Path((name, number)): Path<(String, String)>,
+    PathNames((name, number)): PathNames<(String, String)>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
@@ -236,7 +249,7 @@ pub(super) async fn checkpoint(
 
 pub(super) async fn keep_checkpoint(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::of(&uri, KEEP_PARAMETERS)?;
@@ -247,7 +260,7 @@ pub(super) async fn keep_checkpoint(
 
 pub(super) async fn delete_checkpoint(
     Shared(state): Shared<Arc<HttpState>>,
-    Path((name, number)): Path<(String, String)>,
+    PathNames((name, number)): PathNames<(String, String)>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
@@ -259,7 +272,7 @@ pub(super) async fn delete_checkpoint(
 /// The body is a changed job, or nothing.
 pub(super) async fn restore(
     Shared(state): Shared<Arc<HttpState>>,
-    Path((name, number)): Path<(String, String)>,
+    PathNames((name, number)): PathNames<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -274,7 +287,11 @@ pub(super) async fn restore(
 }
 
 fn checkpoint_number(text: &str) -> Result<CheckpointNumber, Problem> {
-    text.parse()
-        .map(CheckpointNumber)
-        .map_err(|_| Problem::bad("a checkpoint is named by its number, from 1"))
+    text.parse().map(CheckpointNumber).map_err(|_| {
+        let shown: String = text.chars().take(100).collect();
+        Problem::bad(format!(
+            "`{shown}` is no checkpoint: one is named by its number, from 1; \
+             `GET /jobs/NAME/checkpoints` lists them"
+        ))
+    })
 }

@@ -1,10 +1,12 @@
 //! Parameters of a request's query string. One that is not known is refused, with the nearest.
 
 use super::problem::Problem;
-use crate::diagnostic::{nearest, one_of};
-use axum::{extract::Query, http::Uri};
+use crate::diagnostic;
+use axum::http::Uri;
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
-use tidemill_types::signs;
+
+#[cfg(test)]
+mod tests;
 
 /// Most characters of a value that are shown again.
 const SHOWN_CHARS: usize = 100;
@@ -17,26 +19,27 @@ impl Parameters {
     /// Those of a request that may have `known` ones.
     pub(super) fn of(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
         let parameters = Self::any(uri)?;
-        for name in parameters.0.keys() {
-            if !known.contains(&name.as_str()) {
-                let shown: String = name.chars().take(SHOWN_CHARS).collect();
-                let near = nearest(&shown, known.iter().copied());
-                let note = signs::note(&shown, near);
-                let near =
-                    near.map_or_else(String::new, |it| format!(", {}", signs::suggestion(it)));
-                let known = one_of(known);
-                let why = format!("unknown parameter `{shown}`{note}, expected {known}{near}");
-                return Err(Problem::bad(why));
-            }
+        match parameters.0.keys().find(|name| !known.contains(&name.as_str())) {
+            Some(name) => Err(not_one_of("unknown parameter", name, known)),
+            None => Ok(parameters),
         }
-        Ok(parameters)
     }
 
     /// Those of a request, whatever they are; of several with one name the last counts.
     pub(super) fn any(uri: &Uri) -> Result<Self, Problem> {
-        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
-        let Query(pairs) = pairs.map_err(|error| Problem::bad(error.to_string()))?;
-        Ok(Self(pairs.into_iter().collect()))
+        let pairs = uri.query().unwrap_or_default().split('&').filter(|it| !it.is_empty());
+        let pair = |pair: &str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decode(name).zip(decode(value))).ok_or_else(|| {
+                Problem::bad(format!(
+                    "the parameter `{}` is not UTF-8: of each character beyond ASCII its bytes of \
+                     UTF-8 are escaped, such as `%C3%A4` for `\u{e4}`",
+                    shown(pair)
+                ))
+            })?;
+            Ok((name, value))
+        };
+        pairs.map(pair).collect::<Result<_, _>>().map(Self)
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
@@ -62,9 +65,50 @@ impl Parameters {
         read: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        read(text).map(Some).map_err(|why| {
-            let shown: String = text.chars().take(SHOWN_CHARS).collect();
-            Problem::bad(format!("`{name}={shown}`: {why}"))
-        })
+        read(text).map(Some).map_err(|why| Problem::bad(format!("`{name}={}`: {why}", shown(text))))
     }
+
+    /// A value that is one of some names.
+    pub(super) fn choice<'n>(
+        &self,
+        name: &str,
+        names: &[&'n str],
+    ) -> Result<Option<&'n str>, Problem> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let found = names.iter().find(|it| **it == text);
+        let refused = || not_one_of(&format!("unknown `{name}`"), text, names);
+        found.map(|it| Some(*it)).ok_or_else(refused)
+    }
+}
+
+/// The beginning of a text of a request.
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
+}
+
+/// The refusal of a name, with the names that there are and the nearest.
+fn not_one_of(kind: &str, name: &str, names: &[&str]) -> Problem {
+    let shown = shown(name);
+    let problem = diagnostic::Problem::new::<String>([], format!("{kind} `{shown}`"));
+    Problem::bad(problem.one_of(&shown, names.iter().copied()).to_string())
+}
+
+/// A name or value without its escapes: `%C3` is a byte, `+` a space. A `%` without two digits of
+/// hexadecimal stays. None if the bytes are not UTF-8.
+fn decode(text: &str) -> Option<String> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|it| u8::try_from(it).ok());
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, behind @ ..] = rest {
+        let escaped = match (first, behind) {
+            (b'%', [high, low, ..]) => digit(*high).zip(digit(*low)),
+            _ => None,
+        };
+        match escaped {
+            Some((high, low)) => bytes.push(16 * high + low),
+            None if *first == b'+' => bytes.push(b' '),
+            None => bytes.push(*first),
+        }
+        rest = if escaped.is_some() { &behind[2..] } else { behind };
+    }
+    String::from_utf8(bytes).ok()
 }

@@ -8,6 +8,7 @@ use super::{
     append::{blocking, unknown},
     metrics::Lasting,
     parameters::Parameters,
+    path::PathNames,
     position::{self, From},
     problem::Problem,
     render::{self, ValueForm},
@@ -16,7 +17,7 @@ use super::{
 use crate::serve::settings::value;
 use axum::{
     body::{Body, Bytes},
-    extract::{Path, State as Shared},
+    extract::State as Shared,
     http::{HeaderName, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
@@ -71,14 +72,17 @@ impl ReadQuery {
             only: parameters.value("streamlet", "the number of a streamlet")?,
             bytes_max: usize::try_from(bytes.unwrap_or(BYTES).0.min(most)).unwrap_or(usize::MAX),
             wait: wait.unwrap_or_default(),
-            values: parameters.read("values", ValueForm::parse)?.unwrap_or_default(),
+            values: parameters
+                .choice("values", ValueForm::NAMES)?
+                .map(ValueForm::of_name)
+                .unwrap_or_default(),
         })
     }
 }
 
 pub(super) async fn read(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let asked = ReadQuery::of(&uri, &state)?;

@@ -32,12 +32,15 @@ pub(super) enum ValueForm {
 }
 
 impl ValueForm {
-    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
-        match text {
-            "json" => Ok(Self::Json),
-            "text" => Ok(Self::Text),
-            "base64" => Ok(Self::Base64),
-            _ => Err("expected `json`, `text` or `base64`"),
+    /// The names that requests have for the forms.
+    pub(super) const NAMES: &[&str] = &["json", "text", "base64"];
+
+    /// The form of one of [`Self::NAMES`].
+    pub(super) fn of_name(name: &str) -> Self {
+        match name {
+            "text" => Self::Text,
+            "base64" => Self::Base64,
+            _ => Self::Json,
         }
     }
 }

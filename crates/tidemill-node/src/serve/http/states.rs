@@ -3,7 +3,9 @@
 use super::{
     append::blocking,
     body,
+    document::{DocumentKind, read_document},
     parameters::Parameters,
+    path::PathNames,
     problem::{Problem, json},
     state::{Charge, HttpState},
 };
@@ -13,7 +15,7 @@ use crate::{
 };
 use axum::{
     body::{Body, Bytes},
-    extract::{Path, State as Shared},
+    extract::State as Shared,
     http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
@@ -41,6 +43,9 @@ const ROWS_AT_ONCE: usize = 128;
 struct StateQuery {
     sql: String,
 }
+
+const QUERY: DocumentKind =
+    DocumentKind { name: "a query", form: "`{\"sql\": \"SELECT * FROM state\"}`" };
 
 impl From<StateError> for Problem {
     fn from(error: StateError) -> Self {
@@ -108,19 +113,18 @@ pub(super) async fn sent(
 
 /// The state that is meant.
 fn state_of(parameters: &Parameters) -> Result<StateOf, Problem> {
-    match parameters.text("checkpoint") {
-        None => Ok(StateOf::Now),
-        Some("newest") => Ok(StateOf::Newest),
-        Some(number) => number
-            .parse()
-            .map(|it| StateOf::Checkpoint(CheckpointNumber(it)))
-            .map_err(|_| Problem::bad("`checkpoint` is the number of one, from 1, or `newest`")),
-    }
+    let read = |text: &str| match text {
+        "newest" => Ok(StateOf::Newest),
+        number => number.parse().map(|it| StateOf::Checkpoint(CheckpointNumber(it))),
+    };
+    let expected = "expected the number of a checkpoint, from 1, or `newest`";
+    let of = parameters.read("checkpoint", |text| read(text).map_err(|_| expected))?;
+    Ok(of.unwrap_or(StateOf::Now))
 }
 
 pub(super) async fn tables(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
@@ -131,15 +135,14 @@ pub(super) async fn tables(
 
 pub(super) async fn query(
     Shared(state): Shared<Arc<HttpState>>,
-    Path((name, stage)): Path<(String, String)>,
+    PathNames((name, stage)): PathNames<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let of = state_of(&Parameters::of(&uri, PARAMETERS)?)?;
     let (bytes, _charge) = body::receive(&state, &headers, body).await?.plain(&state)?;
-    let StateQuery { sql } = serde_json::from_slice(&bytes)
-        .map_err(|error| Problem::bad(format!("the body is no query: {error}")))?;
+    let StateQuery { sql } = read_document(&bytes, &QUERY)?;
     let as_file = accepts(&headers, ARROW_FILE);
     let answer = with(&state, move |jobs| {
         let answer = jobs.query_state((&name, &stage), of, &sql)?;
@@ -151,7 +154,7 @@ pub(super) async fn query(
 
 pub(super) async fn table(
     Shared(state): Shared<Arc<HttpState>>,
-    Path((name, stage, table)): Path<(String, String, String)>,
+    PathNames((name, stage, table)): PathNames<(String, String, String)>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let of = state_of(&Parameters::of(&uri, PARAMETERS)?)?;

@@ -3,6 +3,7 @@
 use super::{
     append::{blocking, unknown},
     parameters::Parameters,
+    path::PathNames,
     problem::{Problem, json},
     read,
     state::HttpState,
@@ -10,7 +11,7 @@ use super::{
 use crate::serve::settings::value;
 use axum::{
     body::Body,
-    extract::{Path, State as Shared},
+    extract::State as Shared,
     http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
@@ -50,7 +51,7 @@ pub(super) async fn list(
 /// Describes a stream; or, if the request has a position or a media type of records, reads it.
 pub(super) async fn describe_or_read(
     shared: Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -58,7 +59,7 @@ pub(super) async fn describe_or_read(
     let wants_lines =
         headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).is_some_and(lines);
     if wants_lines || Parameters::any(&uri)?.has_any(read::PARAMETERS) {
-        return read::read(shared, Path(name), uri).await;
+        return read::read(shared, PathNames(name), uri).await;
     }
     Parameters::of(&uri, read::PARAMETERS)?;
     let state = shared.0;
@@ -105,7 +106,7 @@ fn describe(state: &HttpState, stream: &Stream) -> Value {
 
 pub(super) async fn create(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -153,7 +154,7 @@ fn spec_of(parameters: &Parameters, mut spec: StreamSpec) -> Result<StreamSpec, 
 
 pub(super) async fn delete(
     Shared(state): Shared<Arc<HttpState>>,
-    Path(name): Path<String>,
+    PathNames(name): PathNames<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;

@@ -50,6 +50,12 @@ fn what_is_no_gzip_is_refused() {
     for bytes in [&b""[..], b"plain text", &whole[..whole.len() - 9], &whole[..5]] {
         let error = inflate(bytes, 1 << 20, &mut free).unwrap_err();
         assert_eq!(error.status, StatusCode::BAD_REQUEST, "{bytes:?}");
+        let message = &error.message;
+        assert!(
+            message.starts_with("the body is not gzip as `Content-Encoding` says"),
+            "{message}"
+        );
+        assert!(message.ends_with("or send it plain and without that header"), "{message}");
     }
 }
 

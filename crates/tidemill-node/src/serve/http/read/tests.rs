@@ -56,7 +56,7 @@ fn an_answer_without_records_says_that_there_are_none_behind_aborted_ones() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ask = |from: &str| {
         let uri: Uri = format!("/?from={from}&max_bytes=300").parse().unwrap();
-        let answer = read(Shared(Arc::clone(&state)), Path("s".to_owned()), uri);
+        let answer = read(Shared(Arc::clone(&state)), PathNames("s".to_owned()), uri);
         let answer = runtime.block_on(answer).map_err(|it| it.message).unwrap();
         let next = answer.headers()[&NEXT].to_str().unwrap().to_owned();
         let body = axum::body::to_bytes(answer.into_body(), 1 << 20);

@@ -25,6 +25,7 @@ fn job(name: &str, status: Status, stages: usize) -> JobView {
         delivery: Delivery::default(),
         submitted_us: 0,
         next_try_us: None,
+        warnings: Vec::new(),
         progress: Some(progress),
     }
 }
