@@ -63,6 +63,10 @@ def test_json_that_a_job_cannot_read_is_refused(node, name, tmp_path, line):
     node.create(name)
     answer = node.post(f"/streams/{name}", '{"a":1}\n' + line + "\n")
     assert answer.status == 400 and answer.json()["line"] == 2
+    done = subprocess.run(
+        [binary(), "stream", "produce", name, "--format", "json", "-q", "--bootstrap", f"127.0.0.1:{node.kafka_port}"],
+        input=line + "\n", capture_output=True, text=True, timeout=60, env=clean_environment())
+    assert done.returncode == 1 and done.stderr == f"error: standard input, line 1: {answer.json()['error']}\n", done
     (tmp_path / "in.ndjson").write_text('{"a":1}\n' + line + "\n")
     run(tmp_path, job("{file: {path: in.ndjson, format: json}}"))
     assert len(rows(tmp_path)) == 1 and len(rows(tmp_path, "bad")) == 1
@@ -106,7 +110,7 @@ def test_codes_stay_as_they_are_written(tmp_path):
     assert "guessed from the first records: zip, code, phone, sku, big, huge, price, n" in said
     assert "`zip` is text: a number would not give back `02134`" in said and "`price` is text" not in said
     shown = json.loads(run(tmp_path, source, "--json", command="validate"))
-    guessed = {it["column"]: it["kept_as_text"] for it in shown["nodes"][0]["guessed"]}
+    guessed = {it["column"]: it["kept_as_text"] for it in shown["stages"][0]["guessed"]}
     assert guessed["code"] == "007" and guessed["n"] is None
 
 

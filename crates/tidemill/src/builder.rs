@@ -303,8 +303,11 @@ impl Job {
             check_resume(&descriptor, data, &self.plan_options.base_dir, &world)
                 .map_err(JobFailure::Refused)?;
         }
-        let Planned { graph, .. } = plan(&descriptor, &self.plan_options, &world, &self.registry)
-            .map_err(JobFailure::Refused)?;
+        let planned = plan(&descriptor, &self.plan_options, &world, &self.registry);
+        let Planned { graph, warnings, .. } = planned.map_err(JobFailure::Refused)?;
+        for warning in warnings {
+            tracing::warn!(job = descriptor.spec.name, "{warning}");
+        }
         let checkpoint = open_checkpoints(&descriptor.spec, data, self.from, &world);
         let checkpoint = checkpoint.map_err(JobFailure::Start)?;
         let run_options = RunOptions { checkpoint, ..self.run_options };

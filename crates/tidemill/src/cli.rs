@@ -38,6 +38,7 @@ use std::{
     path::PathBuf,
     process::ExitCode,
 };
+use tidemill_types::signs;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     fmt::layer,
@@ -125,6 +126,9 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => {
             // Help and version are asked for, the rest is refused.
             let printed = error.print();
+            if error.use_stderr() {
+                note_unseen(std::env::args().skip(1));
+            }
             return ExitCode::from(if error.use_stderr() { REFUSED } else { printed_all(printed) });
         }
     };
@@ -152,6 +156,16 @@ pub(crate) fn main() -> ExitCode {
         Command::Stream(command) => stream::run(&command),
         Command::Bench(arguments) => refuse_bench(&arguments),
     })
+}
+
+/// Names the characters of refused arguments that cannot be seen, or look like others.
+fn note_unseen(arguments: impl Iterator<Item = String>) {
+    for argument in arguments {
+        let name = argument.split('=').next().unwrap_or_default();
+        if let Some(signs) = signs::unseen(name, None) {
+            say!("note: `{name}` has {signs}");
+        }
+    }
 }
 
 /// Log lines go to standard error.

@@ -19,6 +19,7 @@ use tidemill_node::Problem;
 use tidemill_types::{
     Micros, SliceId, Span,
     job::{SourceSpec, TimeSpec},
+    signs,
 };
 
 type Batches = Box<dyn Iterator<Item = RecordBatch> + Send>;
@@ -65,7 +66,8 @@ impl Generated {
             Err(_) => {
                 let columns: Vec<&str> =
                     self.schema.fields().iter().map(|it| it.name().as_str()).collect();
-                problem(format!("there is no column `{field}`, only {}", columns.join(", ")));
+                let note = signs::note(&field, None);
+                problem(format!("there is no column `{field}`{note}, only {}", columns.join(", ")));
             }
         }
         say_time(&mut self.time, field, lateness, &mut self.problems);

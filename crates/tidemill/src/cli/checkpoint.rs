@@ -3,6 +3,7 @@
 //! A node is asked by the job's name. A job that `tidemill run` ran in a folder is named by its file,
 //! with that folder; it must not be running.
 
+use super::job::show_warnings;
 use super::node::{NodeArguments, answer, ask, job_path, submission, word};
 use super::{FAILED, JobArguments, REFUSED, load, print_all};
 use clap::{Args, Subcommand, builder::TypedValueParser};
@@ -228,7 +229,11 @@ fn restore(
     let path = format!("{}/checkpoints/{number}/restore{query}", job_path(job));
     let does = if anew { "begins anew with" } else { "goes on from" };
     let show = |it: &Value| format!("job {} {does} checkpoint {number}\n", word(&it["name"]));
-    answer(node, ask(node, "POST", &path, body.as_ref()), show)
+    let asked = ask(node, "POST", &path, body.as_ref());
+    if let Ok((200..=299, started)) = &asked {
+        show_warnings(started);
+    }
+    answer(node, asked, show)
 }
 
 fn size(bytes: &Value) -> String {

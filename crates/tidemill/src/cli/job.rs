@@ -95,11 +95,20 @@ fn submit(arguments: &JobArguments, resume: bool, node: &NodeArguments) -> u8 {
         Ok(body) => body,
         Err(message) => return node.wrong(message, REFUSED),
     };
-    load::advise(&descriptor);
-    answer(node, ask(node, "POST", "/jobs", Some(&body)), |it| {
+    let asked = ask(node, "POST", "/jobs", Some(&body));
+    if let Ok((200..=299, job)) = &asked {
+        show_warnings(job);
+    }
+    answer(node, asked, |it| {
         let name = word(&it["name"]);
         format!("job {name} is running; look at it with: tidemill job status {name}\n")
     })
+}
+
+/// Shows the warnings of an answer about a job that was started.
+pub(super) fn show_warnings(job: &Value) {
+    let warnings = job["warnings"].as_array().into_iter().flatten();
+    load::warn(&word(&job["name"]), warnings.map(word));
 }
 
 fn list(jobs: &Value) -> String {
@@ -188,6 +197,9 @@ fn status(job: &Value) -> String {
         out.push_str(&format!(
             "  tried again and again, next{next}; `tidemill job cancel` ends that\n"
         ));
+    }
+    for warning in job["warnings"].as_array().into_iter().flatten() {
+        out.push_str(&format!("  warning: {}\n", word(warning)));
     }
     let progress = &job["progress"];
     if progress.is_null() {

@@ -73,9 +73,9 @@ impl JobSummary<'_> {
             self.cpu_seconds,
         );
         // Writing to a string cannot fail.
-        let mut add = |what: &str, name: &str, count: u64, unit: &str, more: &str| {
+        let mut add = |kind: &str, name: &str, count: u64, unit: &str, more: &str| {
             let count = HumanCount(count).to_string();
-            let line = format!("  {what:<5}{name:<20}{count:>14} {unit:<8}{more}");
+            let line = format!("  {kind:<5}{name:<20}{count:>14} {unit:<8}{more}");
             let _ = writeln!(text, "{}", line.trim_end());
         };
         for source in &progress.sources {

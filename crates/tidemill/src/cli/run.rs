@@ -88,7 +88,9 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
         if let (Err(_), Some(streams)) = (&planned, &streams) {
             streams.close();
         }
-        Ok((descriptor, planned?, streams))
+        let planned = planned?;
+        load::warn(&descriptor.spec.name, &planned.warnings);
+        Ok((descriptor, planned, streams))
     });
     let (descriptor, planned, streams) = match prepared {
         Ok(prepared) => prepared,
@@ -104,7 +106,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
             return FAILED;
         }
     };
-    let Planned { graph, previews, letters } = planned;
+    let Planned { graph, previews, letters, warnings: _ } = planned;
     let start_job = |checkpoint| {
         let (data, resume) = (arguments.data.clone(), arguments.resume);
         let run_options = RunOptions { data, resume, checkpoint, ..RunOptions::default() };

@@ -25,15 +25,16 @@ pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
     let looked = load::load(&arguments.job).and_then(|descriptor| {
         let looked = look_at(&descriptor, &options, &World::real(), &Registry::default())?;
         load::advise(&descriptor);
+        load::warn(&descriptor.spec.name, &looked.planned.warnings);
         Ok(looked)
     });
     match looked {
         Ok(Validated { planned, unchecked }) if arguments.json => {
-            let (nodes, name) = (nodes(&planned.graph), &planned.graph.name);
+            let (stages, name) = (stages(&planned.graph), &planned.graph.name);
             let valid = json!({
                 "type": "valid",
                 "job": name,
-                "nodes": nodes,
+                "stages": stages,
                 "unchecked": unchecked,
             });
             print_all(&format!("{valid}\n"))
@@ -137,7 +138,7 @@ fn reads(graph: &JobGraph, id: usize) -> Vec<String> {
         .collect()
 }
 
-fn nodes(graph: &JobGraph) -> Vec<Value> {
+fn stages(graph: &JobGraph) -> Vec<Value> {
     let value = |(id, stage): (usize, &Stage)| {
         let columns: serde_json::Map<String, Value> =
             columns(&stage.kind).into_iter().map(|(name, kind)| (name, kind.into())).collect();

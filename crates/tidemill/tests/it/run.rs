@@ -280,7 +280,7 @@ fn validate_shows_the_graph_and_starts_nothing() {
     assert!(!house.path("out.ndjson").exists());
     let valid = house.run(&["validate", "job.yaml", "--json"]).ends_with(0).summary();
     assert_eq!(valid["type"], "valid");
-    assert_eq!(valid["nodes"][0]["columns"]["carrier"], "Utf8");
+    assert_eq!(valid["stages"][0]["columns"]["carrier"], "Utf8");
 }
 
 #[test]

@@ -80,11 +80,11 @@ pub(in crate::cli) struct DeleteArguments {
 }
 
 /// Says that something was done.
-fn done(node: &NodeArguments, what: &str, name: &str) -> u8 {
+fn done(node: &NodeArguments, action: &str, name: &str) -> u8 {
     if node.json {
-        print_all(&format!("{}\n", json!({ "stream": name, "done": what })))
+        print_all(&format!("{}\n", json!({ "stream": name, "done": action })))
     } else {
-        print_all(&format!("{what} stream {name}\n"))
+        print_all(&format!("{action} stream {name}\n"))
     }
 }
 

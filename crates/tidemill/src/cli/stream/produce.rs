@@ -7,14 +7,14 @@ use super::{
     settings::pair,
     stop_flag, wrong,
 };
-use std::{io, time::Duration};
+use std::{borrow::Cow, io, time::Duration};
 use tidemill_client::producer::{
     Acks, Codec, Compression, FlushError, Header, NewRecord, ProduceError, Producer,
     ProducerOptions, StreamWriter,
 };
 use tidemill_connectors::ForeignEncoding;
 use tidemill_env::World;
-use tidemill_node::record_key::{not_json, record_key};
+use tidemill_node::record_key::checked_key;
 use tidemill_types::{ByteSize, Span, limits::RECORD_BYTES_MAX};
 
 /// Longest time to send the last records.
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(in crate::cli) struct ProduceArguments {
     /// The stream's name.
     name: String,
-    /// The content of a line: anything, or a JSON value.
+    /// The content of a line: anything, or a JSON object as jobs read it.
     #[arg(long, value_enum, default_value_t = LineForm::Lines)]
     format: LineForm,
     /// The field of a JSON line that is the record's key, such as `user.id`.
@@ -61,7 +61,7 @@ pub(in crate::cli) struct ProduceArguments {
 enum LineForm {
     /// Each line is a value, whatever it is.
     Lines,
-    /// Each line is a JSON value, and is checked to be one.
+    /// Each line is a JSON object, and is checked to be one; empty lines are left out.
     Json,
 }
 
@@ -145,7 +145,7 @@ pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
     let now_us = || world.clock.monotonic_micros();
     let mut rates = Rates::new(now_us(), arguments.node.json, arguments.quiet, true);
     let lines = Lines::read(&world, io::stdin(), RECORD_BYTES_MAX);
-    let mut sent = Sent { arguments, stream: &stream, lines: 0, bytes: 0 };
+    let mut sent = Sent { arguments, stream: &stream, lines: 0, records: 0, bytes: 0 };
     let mut end = loop {
         if stop.is_set() {
             break ProduceEnd::Stopped;
@@ -164,12 +164,12 @@ pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
             break ProduceEnd::Failed(trouble);
         }
         if rates.is_due(now_us()) {
-            rates.show(now_us(), RecordCounts { records: sent.lines, bytes: sent.bytes });
+            rates.show(now_us(), RecordCounts { records: sent.records, bytes: sent.bytes });
         }
     };
     let flushed = flush(&producer, || {
         if rates.is_due(now_us()) {
-            rates.show(now_us(), RecordCounts { records: sent.lines, bytes: sent.bytes });
+            rates.show(now_us(), RecordCounts { records: sent.records, bytes: sent.bytes });
         }
     });
     if let Err(FlushError::Lost { first, .. }) = &flushed
@@ -178,7 +178,7 @@ pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
         end = ProduceEnd::Failed(LineError::Produce(first.clone()));
     }
     let stats = producer.stats();
-    let share = stats.delivered_records as f64 / sent.lines.max(1) as f64;
+    let share = stats.delivered_records as f64 / sent.records.max(1) as f64;
     let bytes = if share >= 1.0 { sent.bytes } else { (sent.bytes as f64 * share) as u64 };
     let counts = RecordCounts { records: stats.delivered_records, bytes };
     let said = match &end {
@@ -234,7 +234,9 @@ fn flush(producer: &Producer, mut show: impl FnMut()) -> Result<(), FlushError> 
 struct Sent<'a> {
     arguments: &'a ProduceArguments,
     stream: &'a StreamWriter,
+    /// Lines that were looked at.
     lines: u64,
+    records: u64,
     bytes: u64,
 }
 
@@ -254,8 +256,10 @@ impl Sent<'_> {
             .map(|(key, value)| Header { key: key.as_bytes(), value: Some(value.as_bytes()) })
             .collect();
         for line in split(block) {
+            self.lines += 1;
             let key = match self.arguments.format {
                 LineForm::Lines => None,
+                LineForm::Json if line.trim_ascii().is_empty() => continue,
                 LineForm::Json => self.key_of(line)?,
             };
             let record = NewRecord {
@@ -266,7 +270,7 @@ impl Sent<'_> {
                 streamlet: self.arguments.streamlet,
             };
             self.stream.send(&record).map_err(LineError::Produce)?;
-            self.lines += 1;
+            self.records += 1;
             self.bytes += line.len() as u64;
             // Sending may wait for room: whoever wants to stop need not wait for the whole block.
             if self.lines.is_multiple_of(1024) && stopped() {
@@ -276,20 +280,16 @@ impl Sent<'_> {
         Ok(())
     }
 
-    /// Checks a line of JSON; the key in it, if one is asked for.
+    /// Checks a line of JSON by the rules of HTTP and of jobs; the key in it, if one is asked for.
     fn key_of(&self, line: &[u8]) -> Result<Option<Vec<u8>>, LineError> {
-        let number = self.lines + 1;
-        let wrong = |error: serde_json::Error| LineError::Line(number, not_json(&error));
-        let Some(field) = &self.arguments.key else {
-            serde_json::from_slice::<serde::de::IgnoredAny>(line).map_err(wrong)?;
-            return Ok(None);
-        };
-        match record_key(line, field.split('.')).map_err(wrong)? {
-            Some(key) => Ok(Some(key.into_owned())),
-            None => Err(LineError::Line(
-                number,
-                format!("there is no field `{field}`, the key, or it is null"),
-            )),
+        let wrong = |message: String| LineError::Line(self.lines, message);
+        let names = self.arguments.key.as_deref().map(|it| it.split('.'));
+        let key = checked_key(line, names.into_iter().flatten()).map_err(wrong)?;
+        match (&self.arguments.key, key) {
+            (Some(field), None) => {
+                Err(wrong(format!("there is no field `{field}`, the key, or it is null")))
+            }
+            (_, key) => Ok(key.map(Cow::into_owned)),
         }
     }
 }

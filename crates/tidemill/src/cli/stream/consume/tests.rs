@@ -41,7 +41,7 @@ fn a_coordinator_that_is_away_for_a_while_ends_nothing() {
     };
     let refused = |code| {
         let refusal = Refusal { code, message: None };
-        AdminError::Refused { what: "group `g`".to_owned(), refusal }
+        AdminError::Refused { subject: "group `g`".to_owned(), refusal }
     };
     let mut commits = Commits::default();
     assert_eq!(commits.not_the_last(Ok(())), Ok(None));
