@@ -49,7 +49,7 @@ use std::{
 };
 use tidemill_env::{Thread, World};
 use tidemill_flow::{JobHandle, Progress, RunOptions, StartError, engine};
-use tidemill_types::{CheckpointNumber, job::Delivery};
+use tidemill_types::job::Delivery;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 use tempfile::TempDir;
 use tidemill_env::Spawn;
 use tidemill_log::{Log, LogOptions, StreamSpec};
+use tidemill_types::CheckpointNumber;
 
 pub(super) struct Node {
     pub(super) jobs: Arc<Jobs>,
