@@ -154,6 +154,7 @@ impl SimNet {
     }
 
     /// True unless a host's power was cut.
+    #[cfg(debug_assertions)]
     pub(super) fn has_power(&self, host: &str) -> bool {
         let state = self.state();
         state.find_host(host).is_none_or(|it| state.hosts[it.0].has_power)
