@@ -12,6 +12,8 @@ mod crash;
 mod damage;
 mod outgoing;
 mod retention;
+#[cfg(debug_assertions)]
+mod simulation;
 
 const FOLDER: &str = "/log";
 
