@@ -52,3 +52,6 @@ pub fn elect(
 pub fn under_election(controller: ControllerView) -> Transaction {
     Transaction::new().require(&RecordKey::Controller.key(), controller.elected)
 }
+
+#[cfg(test)]
+mod tests;

@@ -189,3 +189,6 @@ impl EventLog {
         self.events.iter().filter(|it| it.number > number).cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,7 +71,10 @@ pub(super) const PLANTS: &[Plant] = &[
             "    Transaction::new().require(&RecordKey::Controller.key(), controller.elected)\n",
             "    let _elected = controller.elected;\n    Transaction::new()\n",
         )],
-        caught_by: &["e3_e4_row_5_row_30_five_nodes_agree_whatever_happens"],
+        caught_by: &[
+            "a_deposed_controller_changes_nothing",
+            "e3_e4_row_5_row_30_five_nodes_agree_whatever_happens",
+        ],
     },
     Plant {
         name: "stale-copy-promoted",

@@ -62,8 +62,10 @@ pub(super) struct MemberState {
     pub(super) phase: MemberPhase,
     pub(super) view: Option<Arc<ClusterView>>,
     pub(super) events: EventLog,
-    /// The reason why the keeper waits; empty while the coordinator answers.
+    /// The thing that the keeper waits for; empty while it waits for nothing.
     pub(super) waits_for: String,
+    /// True while the coordinator does not answer the keeper.
+    pub(super) is_coordinator_lost: bool,
     pub(super) is_stopping: bool,
     /// The owner of the member lets it register again after a fence.
     pub(super) is_told_to_rejoin: bool,
@@ -100,7 +102,11 @@ impl MemberState {
             }
             MemberPhase::Ended(MemberEnd::Left) => return MemberStatus::Left,
             MemberPhase::Fenced { incarnation, why } => {
-                return MemberStatus::Fenced { incarnation: *incarnation, why: why.clone() };
+                let why = match self.waits_for.as_str() {
+                    "" => why.clone(),
+                    waits_for => format!("{why}; it {waits_for}"),
+                };
+                return MemberStatus::Fenced { incarnation: *incarnation, why };
             }
             MemberPhase::Joining => {
                 return MemberStatus::Waiting { incarnation: None, why: self.waits_for.clone() };
@@ -150,7 +156,8 @@ impl MemberShared {
             phase: MemberPhase::Joining,
             view: None,
             events: EventLog::default(),
-            waits_for: String::new(),
+            waits_for: "waits for the coordinator's first answer".to_owned(),
+            is_coordinator_lost: false,
             is_stopping: false,
             is_told_to_rejoin: false,
         };
@@ -242,12 +249,14 @@ impl MemberShared {
         if state.waits_for == why {
             return;
         }
-        let (was_lost, is_lost) = (!state.waits_for.is_empty(), !why.is_empty());
+        let was_lost = std::mem::replace(&mut state.is_coordinator_lost, error.is_some());
         state.waits_for.clone_from(&why);
-        if is_lost && !was_lost {
-            self.add_event(&mut state, ClusterEventKind::CoordinatorLost(why));
-        } else if was_lost && !is_lost {
-            self.add_event(&mut state, ClusterEventKind::CoordinatorFound);
+        match (was_lost, error) {
+            (false, Some(_)) => {
+                self.add_event(&mut state, ClusterEventKind::CoordinatorLost(why));
+            }
+            (true, None) => self.add_event(&mut state, ClusterEventKind::CoordinatorFound),
+            _ => {}
         }
         drop(state);
         self.changed.notify_all();

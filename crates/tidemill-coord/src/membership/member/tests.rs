@@ -134,7 +134,14 @@ fn a_fenced_node_that_may_not_rejoin_waits_to_be_told() {
         );
         sim.world.clock.sleep_micros(20_000_000);
         assert!(matches!(one.status(), MemberStatus::Fenced { .. }));
+        handle.set_cut(true);
         one.rejoin();
+        eventually(
+            sim,
+            "it says what it waits for",
+            || matches!(one.status(), MemberStatus::Fenced { why, .. } if why.contains("waits for the coordinator")),
+        );
+        handle.set_cut(false);
         assert!(joined(&one).incarnation > before);
         one.leave();
     });
