@@ -49,7 +49,8 @@ pub(crate) enum EpochChange {
     Truncated(Truncation),
 }
 
-/// A truncation: chunks from `end` on do not count in segments made before `before`.
+/// A truncation: chunks from `end` on do not count in segments made before `before`. Of no segment
+/// if that is 0: epochs that begin there have no records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Truncation {
     pub(crate) end: Offset,
@@ -57,8 +58,14 @@ pub(crate) struct Truncation {
 }
 
 impl Truncation {
-    /// Of no segment: what stands before it in the file says nothing about epochs.
-    const OF_THE_HISTORY: Self = Self { end: Offset(0), before: SegmentEpoch(0) };
+    /// Epochs that begin at `end` or after it have no records.
+    pub(crate) fn of_epochs(end: Offset) -> Self {
+        Self { end, before: SegmentEpoch(0) }
+    }
+
+    fn is_of_segments(&self) -> bool {
+        self.before > SegmentEpoch(0)
+    }
 }
 
 /// One record.
@@ -127,7 +134,7 @@ impl StreamletEpochs {
             EpochChange::Observed(epoch) => _ = self.history.observe(epoch),
             EpochChange::Truncated(truncation) => {
                 self.history.truncate(truncation.end);
-                if truncation != Truncation::OF_THE_HISTORY {
+                if truncation.is_of_segments() {
                     self.truncations.push(truncation);
                 }
             }
@@ -148,7 +155,8 @@ impl StreamletEpochs {
         }
         let record = |change| EpochRecord { stream, streamlet, change };
         let truncations = self.truncations.iter().copied();
-        let all = truncations.chain([Truncation::OF_THE_HISTORY]).map(EpochChange::Truncated);
+        let erased = Truncation::of_epochs(Offset(0));
+        let all = truncations.chain([erased]).map(EpochChange::Truncated);
         let starts = self.history.starts().iter();
         let starts = starts.map(|it| EpochChange::Begins(it.epoch, it.start));
         let highest = EpochChange::Observed(self.history.highest());

@@ -105,6 +105,11 @@ impl EpochHistory {
         self.starts.retain(|it| it.start < end);
     }
 
+    /// True if an epoch begins at `end` or after it.
+    pub(crate) fn begins_from(&self, end: Offset) -> bool {
+        self.starts.last().is_some_and(|it| it.start >= end)
+    }
+
     /// Records below `start` are gone: epochs that ended there are forgotten.
     pub(crate) fn forget_below(&mut self, start: Offset) {
         let keep = self.starts.partition_point(|it| it.start <= start).saturating_sub(1);

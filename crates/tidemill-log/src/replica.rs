@@ -72,7 +72,8 @@ impl Streamlet {
         if newest == Some(sent.epoch) {
             return Ok(());
         }
-        if sent.epoch > known || newest.is_some_and(|newest| sent.epoch < newest) {
+        let is_behind = newest.is_some_and(|newest| sent.epoch < newest);
+        if sent.epoch > known || is_behind || sent.epoch < LeaderEpoch(0) {
             let known = if sent.epoch > known { known } else { newest.unwrap_or(known) };
             return Err(ReplicaRefusal::Epoch { sent: sent.epoch, known }.into());
         }
@@ -134,6 +135,12 @@ impl Log {
         let log_end = Offset(streamlet.end_offset());
         let end = epochs.common_end(leader, log_end);
         if end >= log_end {
+            // An epoch of which nothing came is none that the leader's records have to follow.
+            if epochs.history.newest() > Some(leader.epoch) && epochs.history.begins_from(end) {
+                let forgotten = EpochChange::Truncated(Truncation::of_epochs(end));
+                streamlet.note(forgotten, notices)?;
+                epochs.apply(forgotten);
+            }
             drop(epochs);
             return Ok(current);
         }

@@ -197,6 +197,10 @@ impl Stream {
         for streamlet in self.streamlets() {
             streamlet.close_idle_segments(cutoff_s, now);
             streamlet.trim();
+            // A copy begins where its leader's log does.
+            if !streamlet.role().leads() {
+                continue;
+            }
             let read_below = if keeps { 0 } else { streamlet.progress_floor() };
             let start = new_start(&streamlet.aged(now), cutoff_s, bytes_max, read_below);
             if let Some(start) = start {

@@ -6,7 +6,9 @@ use super::{
 };
 use crate::{
     disk_reserve::DiskReserve,
-    epoch_journal::{EpochChange, EpochRecord, EpochTable, StreamletEpochs, StreamletKey},
+    epoch_journal::{
+        EpochChange, EpochRecord, EpochTable, StreamletEpochs, StreamletKey, Truncation,
+    },
     error::LogError,
     ids::{SegmentName, first_group, incarnation_of, is_stream_name},
     log_core::{LogCore, at},
@@ -273,6 +275,11 @@ impl Startup<'_> {
             epochs.apply(change);
             self.new_epochs.push(EpochRecord { stream, streamlet, change });
         };
+        // Records of an epoch may be lost, and it with them.
+        let behind = Offset(recovered.next + 1);
+        if epochs.history.begins_from(behind) {
+            note(epochs, EpochChange::Truncated(Truncation::of_epochs(behind)));
+        }
         // Chunks take precedence over the journal, which may be damaged.
         for it in &recovered.tail_epochs {
             if epochs.history.newest() < Some(it.epoch) {
