@@ -306,20 +306,34 @@ fn a_truncation_can_stop_anywhere_and_is_carried_out_by_the_next_opening() {
 /// Offsets that were durable and are cut off are given out again, without a gap.
 #[test]
 fn offsets_go_on_at_the_cut_and_not_where_the_disk_had_been() {
-    let logs = Parted {
-        common: vec![(1, 60_000), (1, 60_000)],
-        leader: vec![],
-        copy: vec![(1, 60_000); 4],
-        groups: 1,
-    };
-    let (_log, leader, sim) = part(9, &logs);
-    let (copies, copy) = open(&sim, 1).unwrap();
-    catch_up(&copies, &copy, &leader).unwrap();
-    assert_eq!(first(&copy).end_offset(), 2);
-    drop(copy);
-    copies.close();
-    let (copies, copy) = open(&sim, 1).unwrap();
-    assert_eq!(first(&copy).end_offset(), 2, "marks of before the cut are not believed");
-    write(&copies, &first(&copy), 8, &[(1, 3)], b'd');
-    assert_eq!(chunks(&first(&copy)).len(), 3);
+    let sim = World::simulated(9);
+    let (log, stream) = open(&sim, 2).unwrap();
+    let copy = first(&stream);
+    copy.become_copy(LeaderEpoch(1)).unwrap();
+    for base in 0..2 {
+        copy.append_replica(&sent(base, 1)).unwrap().on_durable(Box::new(|_| ()));
+    }
+    copy.become_leader(LeaderEpoch(2), Landing::Replicated).unwrap();
+    for _ in 0..3 {
+        // In a segment of its own: that of before is marked last, when all of this is durable.
+        let append = copy.append(&Batch::of(1).bytes(), AppendOptions { order_key: 1 });
+        append.unwrap().on_durable(Box::new(|_| ()));
+        log.sync();
+    }
+    log.close();
+    let (log, stream) = open(&sim, 2).unwrap();
+    let copy = first(&stream);
+    assert_eq!(copy.end_offset(), 5);
+    copy.become_copy(LeaderEpoch(3)).unwrap();
+    let common = EpochEnd { epoch: LeaderEpoch(1), end: Offset(2) };
+    let copy = log.truncate_to(&stream, &copy, common).unwrap();
+    assert_eq!(copy.end_offset(), 2);
+    log.close();
+    let (log, stream) = open(&sim, 2).unwrap();
+    let copy = first(&stream);
+    assert_eq!(copy.end_offset(), 2, "marks of before the cut are not believed");
+    copy.append_replica(&sent(2, 3)).unwrap().on_durable(Box::new(|_| ()));
+    log.sync();
+    copy.set_replicated(Offset(3));
+    assert_eq!(chunks(&copy).len(), 3);
 }
