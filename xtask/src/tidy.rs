@@ -22,6 +22,7 @@ const SYNCHRONOUS: &[&str] = &[
     "tidemill-state",
     "tidemill-checkpoints",
     "tidemill-client",
+    "tidemill-cluster",
     "tidemill-coord",
     "tidemill-flow",
     "tidemill-sql",

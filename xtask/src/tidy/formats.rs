@@ -10,6 +10,7 @@ const VERSIONS: &[(&str, &str)] = &[
     ("records of nodes", "RECORD_VERSION"),
     ("journal of votes", "RAFT_JOURNAL_VERSION"),
     ("snapshot of the table", "RAFT_SNAPSHOT_VERSION"),
+    ("cluster port", "CLUSTER_VERSION"),
     ("indexed backend", "INDEX_VERSION"),
     ("checkpoints", "MANIFEST_VERSION"),
     ("groups", "GROUP_VERSION"),

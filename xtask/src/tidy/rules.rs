@@ -32,6 +32,7 @@ const SIMULATED: &[&str] = &[
     "crates/tidemill-checkpoints/src/",
     "crates/tidemill-client/src/",
     "crates/tidemill-cluster/src/",
+    "crates/tidemill-cluster/src/",
     "crates/tidemill-coord/src/",
     "crates/tidemill-flow/src/",
     "crates/tidemill-log/src/",

@@ -1,0 +1,1 @@
+//! Doors for fuzz targets.
