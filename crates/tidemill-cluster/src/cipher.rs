@@ -67,7 +67,7 @@ impl FrameCounter {
     fn advance(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
-        if number > 0 && number % FRAMES_OF_KEY == 0 {
+        if number > 0 && number.is_multiple_of(FRAMES_OF_KEY) {
             self.key = self.secret.frame_key(self.sender, number / FRAMES_OF_KEY);
         }
         number
@@ -153,3 +153,6 @@ impl FrameOpener {
         opened.map(|_| ()).map_err(|_| FrameDamage::Tag)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,11 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
+    /// A deadline that is not armed, and that nobody looks at yet.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, at_us: AtomicU64::new(NEVER), has_passed: AtomicBool::new(false) }
+    }
+
     /// Sets the deadline to a span from now.
     pub(crate) fn arm(&self, span_us: u64) {
         let now = self.clock.monotonic_micros();
@@ -89,11 +94,7 @@ impl DeadlineWatch {
 
     /// Looks at a new deadline, which is not armed yet.
     pub(crate) fn add(&self, closer: Closer) -> WatchedDeadline {
-        let deadline = Arc::new(Deadline {
-            clock: Arc::clone(&self.clock),
-            at_us: AtomicU64::new(NEVER),
-            has_passed: AtomicBool::new(false),
-        });
+        let deadline = Arc::new(Deadline::new(Arc::clone(&self.clock)));
         let mut watched = self.state.watched.lock();
         let number = watched.next;
         watched.next += 1;

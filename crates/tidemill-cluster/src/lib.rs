@@ -24,7 +24,8 @@ mod cipher;
 pub mod deadline;
 pub mod error;
 pub mod fence;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod handshake;
 pub mod identity;

@@ -53,6 +53,10 @@ pub struct PeerReply {
 /// It is called by the thread that reads the connection, in the order in which the requests were
 /// sent. A handler with much to do, or that waits, keeps the reply and answers from another thread:
 /// answers may go in any order.
+///
+/// A reply that is kept takes room among the requests of its connection
+/// ([`in_flight_max`](crate::ClusterLimits::in_flight_max)). Nobody waits for it after
+/// [`PeerRequest::expires_us`]: drop it then.
 pub trait Handler: Send + Sync {
     /// Handles a request, now or later.
     fn handle(&self, request: PeerRequest, reply: PeerReply);

@@ -1,7 +1,10 @@
 //! Ports and links over real loopback sockets: calls, refusals, hostile strangers.
 
 mod calls;
+mod hostile;
 mod refusals;
+#[cfg(debug_assertions)]
+mod seeds;
 
 use crate::{
     ClusterKey, ClusterLimits, ClusterOptions, ClusterPort, Fence, Handler, Identity, IdentityCell,

@@ -102,14 +102,14 @@ fn foreign() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an answer of another kind")
 }
 
-type CallError<E = RaftError<u64>> = RPCError<u64, Voter, E>;
+type RaftCallError<E = RaftError<u64>> = RPCError<u64, Voter, E>;
 
 impl RaftNetwork<TableRaft> for VoterClient {
     async fn append_entries(
         &mut self,
         request: AppendEntriesRequest<TableRaft>,
         option: RPCOption,
-    ) -> Result<AppendEntriesResponse<u64>, CallError> {
+    ) -> Result<AppendEntriesResponse<u64>, RaftCallError> {
         match self.send(Message::Append(request), option.hard_ttl()).await {
             Ok(Answer::Append(answer)) => Ok(answer),
             Ok(_) => Err(NetworkError::new(&foreign()).into()),
@@ -121,7 +121,8 @@ impl RaftNetwork<TableRaft> for VoterClient {
         &mut self,
         _request: InstallSnapshotRequest<TableRaft>,
         _option: RPCOption,
-    ) -> Result<InstallSnapshotResponse<u64>, CallError<RaftError<u64, InstallSnapshotError>>> {
+    ) -> Result<InstallSnapshotResponse<u64>, RaftCallError<RaftError<u64, InstallSnapshotError>>>
+    {
         let never = io::Error::new(io::ErrorKind::Unsupported, "snapshots are sent whole");
         Err(NetworkError::new(&never).into())
     }
@@ -130,7 +131,7 @@ impl RaftNetwork<TableRaft> for VoterClient {
         &mut self,
         request: VoteRequest<u64>,
         option: RPCOption,
-    ) -> Result<VoteResponse<u64>, CallError> {
+    ) -> Result<VoteResponse<u64>, RaftCallError> {
         match self.send(Message::Vote(request), option.hard_ttl()).await {
             Ok(Answer::Vote(answer)) => Ok(answer),
             Ok(_) => Err(NetworkError::new(&foreign()).into()),

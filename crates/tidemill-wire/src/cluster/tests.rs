@@ -120,8 +120,10 @@ proptest! {
         drop(ClusterHello::decode(&bytes));
         drop(ClusterVerdict::decode(&bytes));
         drop(Refusal::decode(&bytes));
-        if let Some(head) = bytes.first_chunk::<RECORD_HEAD_BYTES>() {
-            drop(HandshakeHead::decode(head));
+        if let Some(head) = bytes.first_chunk::<RECORD_HEAD_BYTES>()
+            && let Ok(read) = HandshakeHead::decode(head)
+        {
+            prop_assert!(read.body_bytes <= HELLO_BYTES_MAX);
         }
         if let Some(head) = bytes.first_chunk::<FRAME_HEAD_BYTES>()
             && let Ok(read) = ClusterFrameHead::decode(head)

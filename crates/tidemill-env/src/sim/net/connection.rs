@@ -225,6 +225,10 @@ impl NetState {
         let SocketPlace { connection: number, side } = socket;
         let Ok(connection) = self.connection(socket) else { return };
         if !connection.ends[side].takes_bytes() {
+            // The connection is gone already, and its owner may not have been told: no reset gets
+            // through a way that is cut. Its own threads come back all the same.
+            connection.ends[side].is_shut = true;
+            connection.ends[side].notify();
             return;
         }
         connection.ends[side].is_shut = true;

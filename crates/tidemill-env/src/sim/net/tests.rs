@@ -131,6 +131,20 @@ fn a_way_that_is_cut_blocks_one_direction_and_loses_nothing() {
 }
 
 #[test]
+fn an_end_that_was_reset_behind_a_cut_can_be_closed_by_its_owner() {
+    let (net, [a, b]) = hosts(["a", "b"]);
+    let [mut at_a, _at_b] = ends(&*a, &*b, "b:1");
+    net.unplug("a");
+    net.reset("a", "b");
+    let closer = Arc::clone(&at_a.closer);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || at_a.reader.read(&mut [0; 5]).ok());
+        closer();
+        assert_eq!(reader.join().unwrap(), Some(0));
+    });
+}
+
+#[test]
 fn a_writer_waits_for_room_and_for_acknowledgements() {
     let (net, [a, b]) = hosts(["a", "b"]);
     net.set_links(SimLink { buffer_bytes: 10, resend_us: 0, ..SimLink::INSTANT });
