@@ -1,6 +1,6 @@
 //! The planted bugs of the engine, and the tables of the other rooms: results of jobs, the library, the
 //! log, Kafka's protocol, sources that get more slices, states and their checkpoints, and
-//! nodes among others.
+//! nodes among others, and the port that they speak on.
 
 mod cluster;
 mod growth;
@@ -8,6 +8,7 @@ mod kafka;
 mod lazy;
 mod library;
 mod log;
+mod port;
 mod results;
 mod state;
 
@@ -38,6 +39,7 @@ pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
         lazy::PLANTS,
         state::PLANTS,
         cluster::PLANTS,
+        port::PLANTS,
     ];
     parts.into_iter().flatten()
 }
