@@ -167,12 +167,10 @@ impl Peers {
                 links.retired.push((link, thread));
             }
         }
-        let mut ended = Vec::new();
-        let (over, retired) =
+        let (ended, retired): (Vec<_>, Vec<_>) =
             std::mem::take(&mut links.retired).into_iter().partition(|(link, _)| link.has_ended());
         links.retired = retired;
-        ended.extend::<Vec<_>>(over);
-        let link = Arc::new(PeerLink::new(node, address.to_owned(), options_limits(&self.state)));
+        let link = Arc::new(PeerLink::new(node, address.to_owned(), self.state.options.limits));
         let (running, state) = (Arc::clone(&link), Arc::clone(&self.state));
         let started = self
             .state
@@ -201,10 +199,6 @@ impl Peers {
         all.iter().for_each(|(link, _)| link.stop());
         all.into_iter().for_each(|(_, thread)| thread.join());
     }
-}
-
-fn options_limits(state: &PeersState) -> crate::ClusterLimits {
-    state.options.limits
 }
 
 impl Drop for Peers {

@@ -19,7 +19,7 @@ use tidemill_wire::cluster::{
 
 /// Bytes that are read ahead.
 const READ_AHEAD_BYTES: usize = 64 << 10;
-/// Bytes by which the memory of a body grows.
+/// Bytes that the memory of a body begins with.
 const BODY_STEP_BYTES: usize = 1 << 20;
 /// Bodies up to this are copied behind their head; longer ones are written from where they are.
 const COPIED_BYTES_MAX: usize = 8 << 10;
@@ -107,7 +107,8 @@ impl SealedReader {
         let wanted = head.body_bytes as usize;
         while body.len() < wanted {
             let start = body.len();
-            let end = wanted.min(start + BODY_STEP_BYTES);
+            // Doubled, so that a long body is moved a few times at most.
+            let end = wanted.min((2 * start).max(BODY_STEP_BYTES));
             body.reserve_exact(end - start);
             body.resize(end, 0);
             self.fill(&mut body[start..], deadline)?;
