@@ -287,7 +287,11 @@ fn became_shorter() -> io::Error {
 }
 
 fn failed(error: io::Error) -> SourceError {
-    SourceError::new(error.to_string())
+    let kind = match error.kind() {
+        io::ErrorKind::UnexpectedEof => ErrorKind::Invalid,
+        _ => ErrorKind::Failed,
+    };
+    SourceError::of_kind(kind, error.to_string())
 }
 
 fn changed(how: &str) -> SourceError {

@@ -8,12 +8,21 @@ use std::{
     path::{Path, PathBuf},
 };
 use tidemill_env::{World, has_no_room};
-use tidemill_flow::SinkError;
+use tidemill_flow::{ErrorKind, SinkError};
 use tidemill_wire::json_seal::{seal, unseal};
 
 /// Why a sink could not write its note; without room it passes.
 pub(crate) fn not_noted(error: &io::Error) -> SinkError {
     SinkError::new(error.to_string()).retry_if(has_no_room(error))
+}
+
+/// The error of a sink that could not read its note.
+pub(crate) fn not_read(error: &io::Error) -> SinkError {
+    let kind = match error.kind() {
+        io::ErrorKind::InvalidData => ErrorKind::Corrupt,
+        _ => ErrorKind::Failed,
+    };
+    SinkError::of_kind(kind, error.to_string())
 }
 
 /// The file of a note.
@@ -36,10 +45,10 @@ impl<T: Serialize + DeserializeOwned> Notes<T> {
             Err(error) => return Err(error),
         };
         let damaged = |error: &dyn std::fmt::Display| {
-            io::Error::other(format!(
-                "{} is damaged: {error}; without it the job cannot go on where it was",
-                self.path.display()
-            ))
+            let path = self.path.display();
+            let message =
+                format!("{path} is damaged: {error}; without it the job cannot go on where it was");
+            io::Error::new(io::ErrorKind::InvalidData, message)
         };
         let json = unseal(&bytes).map_err(|error| damaged(&error))?;
         serde_json::from_slice(&json).map(Some).map_err(|error| damaged(&error))

@@ -25,14 +25,14 @@ use column_mapping::TargetColumn;
 use connection::PostgresConnection;
 use encode::{EncodeError, Encoder, Unfit};
 use exactly_once::ExactlyOnce;
-use fault::{DatabaseFault, is_race, said};
+use fault::{database_error, is_race, said};
 use load::{Load, PendingCycle};
 use name::TableName;
 use session::{BEGIN, Session};
 use std::{collections::VecDeque, path::Path, sync::Arc};
 use table::TableDescription;
 use tidemill_env::World;
-use tidemill_flow::{Block, RETRY_PAUSE_US, RetryPolicy, Sink, SinkError, dead_letter};
+use tidemill_flow::{Block, ErrorKind, RETRY_PAUSE_US, RetryPolicy, Sink, SinkError, dead_letter};
 use tidemill_types::{Cycle, job::PostgresSinkSpec, signs};
 use tokio_postgres::Client;
 
@@ -109,12 +109,10 @@ impl PostgresSink {
                 exactly_once::MARKS
             )));
         }
-        let (connection, found) = look(world, &address, &table).map_err(|fault| {
-            let (kind, error, more) = match fault {
-                DatabaseFault::Passing(error) => {
-                    (ConnectorErrorKind::Away, error, "; it must be up when the job starts")
-                }
-                DatabaseFault::Lasting(error) => (ConnectorErrorKind::Unreachable, error, ""),
+        let (connection, found) = look(world, &address, &table).map_err(|error| {
+            let (kind, more) = match error.is_retry() {
+                true => (ConnectorErrorKind::Away, "; it must be up when the job starts"),
+                false => (ConnectorErrorKind::Unreachable, ""),
             };
             let shown = &address.shown;
             let message = format!("the database at `{shown}` cannot be used: {error}{more}");
@@ -157,33 +155,32 @@ impl PostgresSink {
         }))
     }
 
-    /// The same for a fault that may pass.
+    /// The error with the table as its place.
     fn refused(&self, error: SinkError) -> SinkError {
-        self.failed(&error).with_kind(error.kind)
+        error.within(self.place())
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> SinkError {
-        SinkError::new(format!(
-            "table `{}` at `{}` cannot be written: {error}",
-            self.name,
-            self.session.shown()
-        ))
+        self.refused(SinkError::new(error.to_string()))
+    }
+
+    fn place(&self) -> String {
+        format!("table `{}` at `{}` cannot be written", self.name, self.session.shown())
     }
 
     /// The table's columns for the rows; it is made if it is to be. `held` says that rows are to be
     /// in it.
-    fn find_or_make(&mut self, held: Cycle) -> Result<Vec<TargetColumn>, DatabaseFault> {
+    fn find_or_make(&mut self, held: Cycle) -> Result<Vec<TargetColumn>, SinkError> {
         let Self { spec, table, schema, session, writer, .. } = self;
         let once = matches!(writer, PostgresWriter::ExactlyOnce(_));
-        session.persist_or_tell(async |client| {
+        session.persist(async |client| {
             if let Some(columns) = find(client, (table, schema, spec), once).await? {
                 return Ok(columns);
             }
             if held > Cycle::NONE {
                 let text = "the rows of earlier cycles are gone with it; start the job anew";
-                return Err(DatabaseFault::Lasting(format!(
-                    "there is no such table any more, and {text}"
-                )));
+                let message = format!("there is no such table any more, and {text}");
+                return Err(SinkError::of_kind(ErrorKind::Invalid, message));
             }
             make(client, (table, schema, spec)).await
         })
@@ -208,24 +205,28 @@ async fn find(
     client: &Client,
     (table, schema, spec): (&TableName, &SchemaRef, &PostgresSinkSpec),
     once: bool,
-) -> Result<Option<Vec<TargetColumn>>, DatabaseFault> {
-    let Some(found) = table::look(client, table).await? else { return Ok(None) };
-    column_mapping::map_columns(table, &found, schema, &spec.key, once)
-        .map(Some)
-        .map_err(DatabaseFault::Lasting)
+) -> Result<Option<Vec<TargetColumn>>, SinkError> {
+    let Some(found) = table::look(client, table).await.map_err(database_error)? else {
+        return Ok(None);
+    };
+    column_mapping::map_columns(table, &found, schema, &spec.key, once).map(Some).map_err(unfit)
+}
+
+/// The error of a table that does not take the rows.
+fn unfit(message: String) -> SinkError {
+    SinkError::of_kind(ErrorKind::Invalid, message)
 }
 
 /// Makes the table.
 async fn make(
     client: &Client,
     (table, schema, spec): (&TableName, &SchemaRef, &PostgresSinkSpec),
-) -> Result<Vec<TargetColumn>, DatabaseFault> {
-    let columns =
-        column_mapping::columns_of_new_table(schema, &spec.key).map_err(DatabaseFault::Lasting)?;
+) -> Result<Vec<TargetColumn>, SinkError> {
+    let columns = column_mapping::columns_of_new_table(schema, &spec.key).map_err(unfit)?;
     match client.batch_execute(&table::creation(table, &columns, schema, &spec.key)).await {
         // It is there now, and has to fit.
-        Err(error) if is_race(&error) => Err(DatabaseFault::Passing(said(&error))),
-        made => Ok(made.map(|()| columns)?),
+        Err(error) if is_race(&error) => Err(SinkError::retry(said(&error))),
+        made => made.map(|()| columns).map_err(database_error),
     }
 }
 
@@ -244,7 +245,7 @@ fn look(
     world: &World,
     address: &Address,
     name: &TableName,
-) -> Result<(PostgresConnection, Option<TableDescription>), DatabaseFault> {
+) -> Result<(PostgresConnection, Option<TableDescription>), SinkError> {
     let mut tries = 1;
     let begun_us = world.clock.monotonic_micros();
     loop {
@@ -252,7 +253,7 @@ fn look(
         let looked = address.connect(world, async move |client| table::look(client, &name).await);
         let took_us = world.clock.monotonic_micros().saturating_sub(begun_us);
         match looked {
-            Err(DatabaseFault::Passing(_)) if tries < TRIES && took_us < LOOK_US_MAX => {
+            Err(error) if error.is_retry() && tries < TRIES && took_us < LOOK_US_MAX => {
                 world.clock.sleep_micros(RETRY_PAUSE_US.0);
                 tries += 1;
             }
@@ -269,17 +270,17 @@ impl Sink for PostgresSink {
             PostgresWriter::ExactlyOnce(once) => Some(once),
             PostgresWriter::AtLeastOnce(_) => None,
         };
-        let checked = session.persist_or_tell(async |client| {
-            client.batch_execute(BEGIN).await?;
+        let checked = session.persist(async |client| {
+            client.batch_execute(BEGIN).await.map_err(database_error)?;
             if let Some(once) = &once {
                 once.try_out(client).await?;
             }
             if find(client, (table, schema, spec), once.is_some()).await?.is_none() {
                 make(client, (table, schema, spec)).await?;
             }
-            Ok(client.batch_execute("ROLLBACK").await?)
+            client.batch_execute("ROLLBACK").await.map_err(database_error)
         });
-        checked.map_err(|fault| self.refused(fault.into()))
+        checked.map_err(|error| self.refused(error))
     }
 
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
@@ -291,10 +292,10 @@ impl Sink for PostgresSink {
         if let PostgresWriter::ExactlyOnce(once) = &self.writer {
             self.table = once.table();
         }
-        let columns = self.find_or_make(held).map_err(|fault| self.refused(fault.into()))?;
+        let columns = self.find_or_make(held).map_err(|error| self.refused(error))?;
         let load = Load::new(&self.table, &columns, &self.spec.key, &self.life);
-        let types = self.session.persist_or_tell(async |client| load.types(client).await);
-        let types = types.map_err(|fault| self.refused(fault.into()))?;
+        let types = self.session.persist(async |client| load.types(client).await);
+        let types = types.map_err(|error| self.refused(error))?;
         let load = load.encoded_for(types);
         self.encoder = Encoder::new(columns, load.is_numbered());
         self.load = Some(load);
@@ -338,7 +339,7 @@ impl Sink for PostgresSink {
                 repeating.commit(&mut self.session, load, ready)
             }
         };
-        outcome.map_err(|error| self.failed(error))?;
+        outcome.map_err(|error| self.refused(error))?;
         self.pending.drain(..count);
         Ok(())
     }

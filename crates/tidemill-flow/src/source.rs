@@ -1,6 +1,7 @@
 //! Sources of a job's records: a [`Source`] is one source slice.
 
 use crate::block::Payload;
+use crate::error::ErrorKind;
 pub use crate::error::SourceError;
 use crate::operator::DeadLetter;
 use arrow_schema::SchemaRef;
@@ -202,10 +203,10 @@ pub trait Source: Send {
         let at = self.position();
         match at == to {
             true => Ok(()),
-            false => Err(SourceError::new(format!(
-                "it cannot go on at position {}: it is at {}",
-                to.0, at.0
-            ))),
+            false => {
+                let message = format!("it cannot go on at position {}: it is at {}", to.0, at.0);
+                Err(SourceError::of_kind(ErrorKind::Invalid, message))
+            }
         }
     }
 

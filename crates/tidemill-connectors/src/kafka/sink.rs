@@ -91,7 +91,11 @@ impl KafkaSink {
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> SinkError {
-        SinkError::new(format!("topic `{}` cannot be written: {error}", self.spec.topic))
+        SinkError::new(error.to_string()).within(self.place())
+    }
+
+    fn place(&self) -> String {
+        format!("topic `{}` cannot be written", self.spec.topic)
     }
 
     /// The topic's id and its partitions; it is made if it is to be.
@@ -156,11 +160,10 @@ impl Sink for KafkaSink {
         let opened = match &mut self.writer {
             KafkaWriter::ExactlyOnce(once) => once.open(resume, &id),
             KafkaWriter::AtLeastOnce(repeating) => {
-                let opened = repeating.open(&self.spec.topic).map(|()| Cycle::NONE);
-                opened.map_err(SinkError::new)
+                repeating.open(&self.spec.topic).map(|()| Cycle::NONE)
             }
         };
-        opened.map_err(|error| self.failed(&error).with_kind(error.kind))
+        opened.map_err(|error| error.within(self.place()))
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
@@ -173,7 +176,7 @@ impl Sink for KafkaSink {
             KafkaWriter::ExactlyOnce(once) => once.commit(cycle, ready, self.partitions),
             KafkaWriter::AtLeastOnce(repeating) => repeating.commit(ready, self.partitions),
         };
-        outcome.map_err(|error| self.failed(error))?;
+        outcome.map_err(|error| error.within(self.place()))?;
         drop(self.rows.take(cycle));
         Ok(())
     }
@@ -189,7 +192,7 @@ impl Sink for KafkaSink {
         match &mut self.writer {
             KafkaWriter::ExactlyOnce(once) => {
                 let closed = once.close().map_err(|error| not_noted(&error));
-                closed.map_err(|error| self.failed(&error).with_kind(error.kind))
+                closed.map_err(|error| error.within(self.place()))
             }
             KafkaWriter::AtLeastOnce(_) => Ok(()),
         }

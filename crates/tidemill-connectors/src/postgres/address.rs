@@ -9,7 +9,6 @@
 //! [`Address::shown`].
 
 use super::connection::PostgresConnection;
-use super::fault::DatabaseFault;
 use super::tls::{self, Trust};
 use std::{
     collections::BTreeMap,
@@ -17,6 +16,7 @@ use std::{
     time::Duration,
 };
 use tidemill_env::World;
+use tidemill_flow::SinkError;
 use tidemill_types::{address, job::PostgresSinkSpec};
 use tokio_postgres::{
     Client, Config, Error,
@@ -88,10 +88,10 @@ impl Address {
         &self,
         world: &World,
         first: impl AsyncFnOnce(&Client) -> Result<T, Error> + Send + 'static,
-    ) -> Result<(PostgresConnection, T), DatabaseFault> {
+    ) -> Result<(PostgresConnection, T), SinkError> {
         let Some(waits) = Waits::begin(&self.shown) else {
             let error = format!("{WAITING_MAX} connections wait for its answer already");
-            return Err(DatabaseFault::Passing(error));
+            return Err(SinkError::retry(error));
         };
         let (address, patience) = (self.clone(), self.patience());
         let (tell, told) = sync_channel(1);
@@ -106,7 +106,7 @@ impl Address {
             Ok(outcome) => outcome,
             Err(_) => {
                 let seconds = patience.as_secs();
-                Err(DatabaseFault::Passing(format!("it does not answer within {seconds} s")))
+                Err(SinkError::retry(format!("it does not answer within {seconds} s")))
             }
         }
     }
@@ -287,8 +287,8 @@ mod tests {
         };
         drop(world.spawn.spawn("connects", Box::new(connect)));
         let fault = told.recv_timeout(Duration::from_secs(60)).expect("an end");
-        let DatabaseFault::Passing(error) = fault else { panic!("{fault:?}") };
-        assert_eq!(error, "it does not answer within 1 s");
+        assert!(fault.is_retry(), "{fault:?}");
+        assert_eq!(fault.message, "it does not answer within 1 s");
         // The thread that was given up ends with its connection.
         drop(silent);
     }

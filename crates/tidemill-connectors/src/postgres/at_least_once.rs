@@ -4,9 +4,10 @@
 //! A connection that breaks while a transaction is committed leaves the question whether it was; the
 //! server knows the answer by the transaction's number.
 
-use super::fault::DatabaseFault;
+use super::fault::database_error;
 use super::load::{Load, PendingCycle};
 use super::session::{BEGIN, Session};
+use tidemill_flow::SinkError;
 use tokio_postgres::Client;
 
 /// See the module.
@@ -23,7 +24,7 @@ impl AtLeastOnce {
         session: &mut Session,
         load: &Load,
         ready: &[PendingCycle],
-    ) -> Result<(), String> {
+    ) -> Result<(), SinkError> {
         session.persist(async |client| self.try_commit(client, load, ready).await)
     }
 
@@ -32,9 +33,12 @@ impl AtLeastOnce {
         client: &Client,
         load: &Load,
         ready: &[PendingCycle],
-    ) -> Result<(), DatabaseFault> {
+    ) -> Result<(), SinkError> {
         if let Some(number) = self.in_doubt {
-            let row = client.query_one("SELECT txid_status($1)", &[&number]).await?;
+            let row = client
+                .query_one("SELECT txid_status($1)", &[&number])
+                .await
+                .map_err(database_error)?;
             match row.get::<_, Option<&str>>(0) {
                 Some("committed") => {
                     self.in_doubt = None;
@@ -42,17 +46,18 @@ impl AtLeastOnce {
                 }
                 Some("in progress") => {
                     let text = "a transaction whose connection broke is still under way";
-                    return Err(DatabaseFault::Passing(text.to_owned()));
+                    return Err(SinkError::retry(text));
                 }
                 // Aborted, or so old that the server has forgotten it.
                 _ => self.in_doubt = None,
             }
         }
-        client.batch_execute(BEGIN).await?;
+        client.batch_execute(BEGIN).await.map_err(database_error)?;
         load.run(client, ready).await?;
-        let number = client.query_one("SELECT txid_current()", &[]).await?.get(0);
+        let number =
+            client.query_one("SELECT txid_current()", &[]).await.map_err(database_error)?.get(0);
         self.in_doubt = Some(number);
-        client.batch_execute("COMMIT").await?;
+        client.batch_execute("COMMIT").await.map_err(database_error)?;
         self.in_doubt = None;
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! A connection and its driver. All of it runs within [`PostgresConnection::wait`], so it can be given up
 //! whatever the server does.
 
-use super::fault::DatabaseFault;
+use super::fault::database_error;
 use std::{pin::pin, time::Duration};
+use tidemill_flow::SinkError;
 use tokio::{
     runtime::{self, Runtime},
     time::timeout,
@@ -25,10 +26,10 @@ impl PostgresConnection {
         config: &Config,
         tls: Option<&MakeRustlsConnect>,
         first: impl AsyncFnOnce(&Client) -> Result<T, Error>,
-    ) -> Result<(Self, T), DatabaseFault> {
+    ) -> Result<(Self, T), SinkError> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| DatabaseFault::Passing(error.to_string()))?;
-        let (client, found) = runtime.block_on(async {
+        let runtime = runtime.map_err(|error| SinkError::retry(error.to_string()))?;
+        let connected = runtime.block_on(async {
             let client = match tls {
                 Some(tls) => {
                     let (client, connection) = config.connect(tls.clone()).await?;
@@ -43,7 +44,8 @@ impl PostgresConnection {
             };
             let found = first(&client).await?;
             Ok::<_, Error>((client, found))
-        })?;
+        });
+        let (client, found) = connected.map_err(database_error)?;
         Ok((Self { client, runtime }, found))
     }
 

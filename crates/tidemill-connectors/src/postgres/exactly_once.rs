@@ -28,11 +28,11 @@
 //!
 //! Invariant: no row is sent but under the lock of a mark with this life.
 
-use super::fault::{DatabaseFault, is_race, said};
+use super::fault::{database_error, is_race, said};
 use super::load::{Load, PendingCycle};
 use super::name::{TableName, literal};
 use super::session::{BEGIN, Session, last_row};
-use crate::notes::{Notes, not_noted};
+use crate::notes::{Notes, not_noted, not_read};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tidemill_env::World;
@@ -128,22 +128,22 @@ impl ExactlyOnce {
     }
 
     /// Does the table part of [`Self::open`] within a transaction, which the caller rolls back.
-    pub(super) async fn try_out(&self, client: &Client) -> Result<(), DatabaseFault> {
+    pub(super) async fn try_out(&self, client: &Client) -> Result<(), SinkError> {
         let schemas = self.schemas(client).await?;
         let marks = schemas.map_or_else(|| self.marks.clone(), |it| self.marks_in(&it));
         self.make_marks(client, &marks).await?;
-        Ok(client.batch_execute(&self.writing_mark(&marks)).await?)
+        client.batch_execute(&self.writing_mark(&marks)).await.map_err(database_error)
     }
 
     /// Begins a run, or continues the noted one. Returns the last committed cycle.
     pub(super) fn open(&mut self, resume: bool, session: &mut Session) -> Result<Cycle, SinkError> {
         match self.notes.read() {
             Ok(Some(run)) if resume => self.run = run,
-            Err(error) if resume => return Err(SinkError::new(error.to_string())),
+            Err(error) if resume => return Err(not_read(&error)),
             _ => {
                 let now = self.world.clock.wall_micros().unsigned_abs();
                 let run = self.world.random(now).next();
-                let schemas = session.persist_or_tell(async |client| self.schemas(client).await)?;
+                let schemas = session.persist(async |client| self.schemas(client).await)?;
                 self.run = Run { run, begun: false, schemas };
                 self.note()?;
             }
@@ -151,10 +151,10 @@ impl ExactlyOnce {
         if let Some(schemas) = &self.run.schemas {
             self.marks = self.marks_in(schemas);
         }
-        session.persist_or_tell(async |client| self.make_marks(client, &self.marks).await)?;
+        session.persist(async |client| self.make_marks(client, &self.marks).await)?;
         self.held = match self.run.begun {
-            false => session.persist_or_tell(async |client| self.begin(client).await),
-            true => session.persist_or_tell(async |client| self.take_over(client).await),
+            false => session.persist(async |client| self.begin(client).await),
+            true => session.persist(async |client| self.take_over(client).await),
         }?;
         if !self.run.begun {
             self.run.begun = true;
@@ -172,18 +172,24 @@ impl ExactlyOnce {
     /// Where the tables of a run that begins are, if the job does not say it: the one that is
     /// written where it is found or would be made, that of marks beside it, unless there is only
     /// another one to be found.
-    async fn schemas(&self, client: &Client) -> Result<Option<Schemas>, DatabaseFault> {
+    async fn schemas(&self, client: &Client) -> Result<Option<Schemas>, SinkError> {
         if self.named.schema.is_some() {
             return Ok(None);
         }
         let marks = self.named.beside(MARKS).sql();
-        let row = client.query_one(SCHEMAS, &[&self.named.sql(), &marks]).await?;
+        let row = client
+            .query_one(SCHEMAS, &[&self.named.sql(), &marks])
+            .await
+            .map_err(database_error)?;
         let (found, made, marks): (Option<String>, Option<String>, Option<String>) =
             (row.get(0), row.get(1), row.get(2));
         // Where nothing can be made, the server says so when that is tried.
         let Some(table) = found.or(made) else { return Ok(None) };
         let beside = self.named.within(&table).beside(MARKS).sql();
-        let is_beside = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&beside]).await?;
+        let is_beside = client
+            .query_one("SELECT to_regclass($1) IS NOT NULL", &[&beside])
+            .await
+            .map_err(database_error)?;
         let marks = marks.filter(|_| !is_beside.get::<_, bool>(0));
         let marks = marks.unwrap_or_else(|| table.clone());
         Ok(Some(Schemas { table, marks }))
@@ -208,8 +214,11 @@ impl ExactlyOnce {
 
     /// Creates the table of marks if it is not there. The right to write to it does not imply the right to
     /// create it.
-    async fn make_marks(&self, client: &Client, marks: &str) -> Result<(), DatabaseFault> {
-        let found = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&marks]).await?;
+    async fn make_marks(&self, client: &Client, marks: &str) -> Result<(), SinkError> {
+        let found = client
+            .query_one("SELECT to_regclass($1) IS NOT NULL", &[&marks])
+            .await
+            .map_err(database_error)?;
         if found.get(0) {
             return Ok(());
         }
@@ -222,22 +231,22 @@ impl ExactlyOnce {
             .await;
         match made {
             // It is there now; a transaction that this was part of is begun again.
-            Err(error) if is_race(&error) => Err(DatabaseFault::Passing(said(&error))),
-            Err(error) => match DatabaseFault::from(error) {
-                DatabaseFault::Lasting(error) => Err(DatabaseFault::Lasting(format!(
-                    "the table {marks} cannot be made, in which the sink keeps how far it is: {error}"
-                ))),
-                passing => Err(passing),
-            },
-            Ok(()) => Ok(()),
+            Err(error) if is_race(&error) => Err(SinkError::retry(said(&error))),
+            made => made.map_err(database_error).map_err(|error| match error.is_retry() {
+                true => error,
+                false => error.within(format_args!(
+                    "the table {marks} cannot be made, in which the sink keeps how far it is"
+                )),
+            }),
         }
     }
 
     /// Writes the mark of a run that has none.
-    async fn begin(&self, client: &Client) -> Result<Cycle, DatabaseFault> {
+    async fn begin(&self, client: &Client) -> Result<Cycle, SinkError> {
         client
             .batch_execute(&format!("{BEGIN} {}; COMMIT", self.writing_mark(&self.marks)))
-            .await?;
+            .await
+            .map_err(database_error)?;
         Ok(Cycle::NONE)
     }
 
@@ -257,9 +266,9 @@ impl ExactlyOnce {
     }
 
     /// Puts this life in the place of the one before.
-    async fn take_over(&self, client: &Client) -> Result<Cycle, DatabaseFault> {
+    async fn take_over(&self, client: &Client) -> Result<Cycle, SinkError> {
         let mark = self.lock(client).await?;
-        let held = self.of_this_run(mark.as_ref()).map_err(DatabaseFault::Lasting)?;
+        let held = self.of_this_run(mark.as_ref()).map_err(SinkError::new)?;
         client
             .batch_execute(&format!(
                 "UPDATE {} SET life = '{}', updated_at = now() WHERE {}; COMMIT",
@@ -267,19 +276,21 @@ impl ExactlyOnce {
                 self.life,
                 self.place()
             ))
-            .await?;
+            .await
+            .map_err(database_error)?;
         Ok(held)
     }
 
     /// Begins a transaction, locks the mark and reads it.
-    async fn lock(&self, client: &Client) -> Result<Option<Mark>, DatabaseFault> {
+    async fn lock(&self, client: &Client) -> Result<Option<Mark>, SinkError> {
         let answer = client
             .simple_query(&format!(
                 "{BEGIN} SELECT target, run, life, cycle FROM {} WHERE {} FOR UPDATE",
                 self.marks,
                 self.place()
             ))
-            .await?;
+            .await
+            .map_err(database_error)?;
         // A row of one column is the answer to what stands before.
         let row = last_row(&answer).and_then(|it| <[Option<String>; 4]>::try_from(it).ok());
         Ok(row.map(|[target, run, life, cycle]| Mark {
@@ -342,7 +353,7 @@ impl ExactlyOnce {
         cycle: Cycle,
         load: &Load,
         ready: &[PendingCycle],
-    ) -> Result<(), String> {
+    ) -> Result<(), SinkError> {
         session.persist(async |client| self.try_commit(client, cycle, load, ready).await)?;
         self.held = cycle;
         Ok(())
@@ -354,11 +365,13 @@ impl ExactlyOnce {
         cycle: Cycle,
         load: &Load,
         ready: &[PendingCycle],
-    ) -> Result<(), DatabaseFault> {
+    ) -> Result<(), SinkError> {
         let mark = self.lock(client).await?;
         match self.decide(mark.as_ref(), cycle) {
-            Decision::Refuse(why) => return Err(DatabaseFault::Lasting(why)),
-            Decision::IsThere => return Ok(client.batch_execute("ROLLBACK").await?),
+            Decision::Refuse(why) => return Err(SinkError::new(why)),
+            Decision::IsThere => {
+                return client.batch_execute("ROLLBACK").await.map_err(database_error);
+            }
             Decision::Send => {}
         }
         load.run(client, ready).await?;
@@ -369,7 +382,8 @@ impl ExactlyOnce {
                 cycle.0,
                 self.place()
             ))
-            .await?;
+            .await
+            .map_err(database_error)?;
         Ok(())
     }
 }

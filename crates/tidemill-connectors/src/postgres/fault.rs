@@ -1,38 +1,36 @@
-//! Faults of a database, and whether waiting helps.
+//! Errors of a database, with the kind of each.
 
 use std::{error::Error as _, fmt::Write};
-use tidemill_flow::SinkError;
+use tidemill_flow::{ErrorKind, SinkError};
 use tokio_postgres::{
     Error,
     error::{DbError, SqlState},
 };
 
-/// Why something could not be done: not now, or not at all. In both cases the connection is given
-/// up, and with it the transaction that was open.
-#[derive(Debug)]
-pub(super) enum DatabaseFault {
-    Passing(String),
-    Lasting(String),
+/// The error of a sink whose database refuses a request. The connection is given up, and with it the
+/// transaction that was open.
+pub(super) fn database_error(error: Error) -> SinkError {
+    let kind = match error.code() {
+        Some(code) => kind_of(code.code()),
+        // Not the server's word: the connection, or that it asks for what the job does not have.
+        None if error.to_string().contains("configuration") => ErrorKind::Invalid,
+        None => ErrorKind::Retry,
+    };
+    SinkError::of_kind(kind, said(&error)).with_source(error)
 }
 
-impl From<DatabaseFault> for SinkError {
-    fn from(fault: DatabaseFault) -> Self {
-        match fault {
-            DatabaseFault::Passing(error) => Self::retry(error),
-            DatabaseFault::Lasting(error) => Self::new(error),
+/// The kind of the condition of this code (SQLSTATE; PostgreSQL documentation, Appendix A).
+fn kind_of(code: &str) -> ErrorKind {
+    match code {
+        code if is_passing(code) => ErrorKind::Retry,
+        // Data or an index of the server is corrupted.
+        "XX001" | "XX002" => ErrorKind::Corrupt,
+        // A feature that is not there, rows that the table refuses, a login that is refused, a database
+        // or schema that is not there, a name or a right that is missing.
+        _ if ["0A", "22", "23", "28", "3D", "3F", "42"].iter().any(|it| code.starts_with(it)) => {
+            ErrorKind::Invalid
         }
-    }
-}
-
-impl From<Error> for DatabaseFault {
-    fn from(error: Error) -> Self {
-        let passing = match error.code() {
-            Some(code) => is_passing(code.code()),
-            // Not the server's word: the connection, or that it asks for what the job does not have.
-            None => !error.to_string().contains("configuration"),
-        };
-        let text = said(&error);
-        if passing { Self::Passing(text) } else { Self::Lasting(text) }
+        _ => ErrorKind::Failed,
     }
 }
 
@@ -91,7 +89,15 @@ mod tests {
             assert!(is_passing(code), "{code}");
         }
         for code in ["23505", "23502", "42P01", "42703", "28P01", "3D000", "22001", "42501"] {
-            assert!(!is_passing(code), "{code}");
+            assert_eq!(kind_of(code), ErrorKind::Invalid, "{code}");
+        }
+        for (code, kind) in [
+            ("57P01", ErrorKind::Retry),
+            ("XX001", ErrorKind::Corrupt),
+            ("XX000", ErrorKind::Failed),
+            ("P0001", ErrorKind::Failed),
+        ] {
+            assert_eq!(kind_of(code), kind, "{code}");
         }
     }
 }

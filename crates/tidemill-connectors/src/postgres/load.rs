@@ -11,12 +11,13 @@
 
 use super::column_mapping::TargetColumn;
 use super::encode::{END, HEAD};
-use super::fault::DatabaseFault;
+use super::fault::database_error;
 use super::name::{TableName, list, literal, quoted};
 use super::session::last_row;
 use bytes::Bytes;
 use futures_util::SinkExt;
 use std::pin::pin;
+use tidemill_flow::{ErrorKind, SinkError};
 use tidemill_types::Cycle;
 use tokio_postgres::Client;
 
@@ -92,8 +93,8 @@ impl Load {
     }
 
     /// The types of the columns as they are now.
-    pub(super) async fn types(&self, client: &Client) -> Result<String, DatabaseFault> {
-        let answer = client.simple_query(&self.ask).await?;
+    pub(super) async fn types(&self, client: &Client) -> Result<String, SinkError> {
+        let answer = client.simple_query(&self.ask).await.map_err(database_error)?;
         let types = last_row(&answer).and_then(|row| row.into_iter().next().flatten());
         Ok(types.unwrap_or_default())
     }
@@ -103,16 +104,19 @@ impl Load {
         Self { types, ..self }
     }
 
-    async fn are_those(&self, client: &Client) -> Result<(), DatabaseFault> {
+    async fn are_those(&self, client: &Client) -> Result<(), SinkError> {
         let now = self.types(client).await?;
         if now == self.types {
             return Ok(());
         }
-        Err(DatabaseFault::Lasting(format!(
-            "its columns are `{now}` now, and were `{}` when the job began to write; resumed, the job \
+        Err(SinkError::of_kind(
+            ErrorKind::Invalid,
+            format!(
+                "its columns are `{now}` now, and were `{}` when the job began to write; resumed, the job \
              writes what fits them",
-            self.types
-        )))
+                self.types
+            ),
+        ))
     }
 
     /// Returns true if each row carries its number.
@@ -125,33 +129,31 @@ impl Load {
         &self,
         client: &Client,
         ready: &[PendingCycle],
-    ) -> Result<(), DatabaseFault> {
+    ) -> Result<(), SinkError> {
         match self.send(client, ready).await {
             Ok(()) => self.are_those(client).await,
             // The server's words for bytes of another type say nothing of types.
-            Err(fault @ DatabaseFault::Lasting(_))
-                if client.batch_execute("ROLLBACK").await.is_ok() =>
-            {
+            Err(error) if !error.is_retry() && client.batch_execute("ROLLBACK").await.is_ok() => {
                 self.are_those(client).await?;
-                Err(fault)
+                Err(error)
             }
-            Err(fault) => Err(fault),
+            Err(error) => Err(error),
         }
     }
 
-    async fn send(&self, client: &Client, ready: &[PendingCycle]) -> Result<(), DatabaseFault> {
+    async fn send(&self, client: &Client, ready: &[PendingCycle]) -> Result<(), SinkError> {
         if let Some(merge) = &self.merge {
-            client.batch_execute(&merge.make).await?;
+            client.batch_execute(&merge.make).await.map_err(database_error)?;
         }
-        let mut copy = pin!(client.copy_in::<_, Bytes>(&self.copy).await?);
-        copy.feed(Bytes::from_static(HEAD)).await?;
+        let mut copy = pin!(client.copy_in::<_, Bytes>(&self.copy).await.map_err(database_error)?);
+        copy.feed(Bytes::from_static(HEAD)).await.map_err(database_error)?;
         for piece in ready.iter().flat_map(|it| it.bytes.chunks(PIECE_BYTES)) {
-            copy.feed(Bytes::copy_from_slice(piece)).await?;
+            copy.feed(Bytes::copy_from_slice(piece)).await.map_err(database_error)?;
         }
-        copy.feed(Bytes::copy_from_slice(&END)).await?;
-        copy.finish().await?;
+        copy.feed(Bytes::copy_from_slice(&END)).await.map_err(database_error)?;
+        copy.finish().await.map_err(database_error)?;
         if let Some(merge) = &self.merge {
-            client.batch_execute(&merge.insert).await?;
+            client.batch_execute(&merge.insert).await.map_err(database_error)?;
         }
         Ok(())
     }

@@ -5,9 +5,8 @@
 
 use super::address::Address;
 use super::connection::PostgresConnection;
-use super::fault::DatabaseFault;
 use tidemill_env::World;
-use tidemill_flow::RetryPolicy;
+use tidemill_flow::{RetryPolicy, SinkError};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// The beginning of every transaction, whatever the role's settings: a wait for a lock is bounded; a
@@ -49,20 +48,11 @@ impl Session {
     }
 
     /// Tries again and again, with rests, until it is done or cannot be: for ever once the job runs.
+    /// In a job that does not run yet, a wait that was too long is an error to retry.
     pub(super) fn persist<T>(
         &mut self,
-        attempt: impl AsyncFnMut(&Client) -> Result<T, DatabaseFault>,
-    ) -> Result<T, String> {
-        self.persist_or_tell(attempt).map_err(|fault| match fault {
-            DatabaseFault::Passing(error) | DatabaseFault::Lasting(error) => error,
-        })
-    }
-
-    /// As [`Self::persist`]; in a job that does not run yet, a wait that was too long may pass later.
-    pub(super) fn persist_or_tell<T>(
-        &mut self,
-        mut attempt: impl AsyncFnMut(&Client) -> Result<T, DatabaseFault>,
-    ) -> Result<T, DatabaseFault> {
+        mut attempt: impl AsyncFnMut(&Client) -> Result<T, SinkError>,
+    ) -> Result<T, SinkError> {
         let begun_us = self.world.clock.monotonic_micros();
         loop {
             match self.attempt(&mut attempt) {
@@ -70,20 +60,16 @@ impl Session {
                     self.patience.succeeded();
                     return Ok(done);
                 }
-                Err(DatabaseFault::Passing(error)) if self.patience.gives_up() => {
-                    return Err(DatabaseFault::Lasting(RetryPolicy::give_up_message(error)));
+                Err(error) if !error.is_retry() => return Err(error),
+                Err(error) if self.patience.gives_up() => return Err(given_up(error)),
+                Err(error) if !self.patience.runs() && self.has_waited(begun_us) => {
+                    return Err(error);
                 }
-                Err(fault @ DatabaseFault::Passing(_))
-                    if !self.patience.runs() && self.has_waited(begun_us) =>
-                {
-                    return Err(fault);
-                }
-                Err(DatabaseFault::Passing(error)) => {
+                Err(error) => {
                     let shown = &self.address.shown;
                     self.patience.report(format_args!("the database at `{shown}`: {error}"));
                     self.patience.pause();
                 }
-                Err(lasting) => return Err(lasting),
             }
         }
     }
@@ -95,8 +81,8 @@ impl Session {
 
     fn attempt<T>(
         &mut self,
-        attempt: &mut impl AsyncFnMut(&Client) -> Result<T, DatabaseFault>,
-    ) -> Result<T, DatabaseFault> {
+        attempt: &mut impl AsyncFnMut(&Client) -> Result<T, SinkError>,
+    ) -> Result<T, SinkError> {
         let connection = match self.connection.take().filter(|it| !it.is_closed()) {
             Some(connection) => connection,
             None => self.address.connect(&self.world, async |_| Ok(()))?.0,
@@ -110,7 +96,7 @@ impl Session {
             }
             None => {
                 let error = format!("the database at `{}` does not answer", self.address.shown);
-                Err(DatabaseFault::Lasting(RetryPolicy::give_up_message(error)))
+                Err(given_up(error))
             }
         }
     }
@@ -118,6 +104,11 @@ impl Session {
     pub(super) fn close(&mut self) {
         self.connection = None;
     }
+}
+
+/// The error of a request that is given up, as the job stops.
+fn given_up(error: impl std::fmt::Display) -> SinkError {
+    SinkError::new(RetryPolicy::give_up_message(error))
 }
 
 /// The last row of the statements' results, as texts.

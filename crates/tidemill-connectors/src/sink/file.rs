@@ -27,7 +27,7 @@ use std::{
     sync::Arc,
 };
 use tidemill_env::World;
-use tidemill_flow::{Block, Sink, SinkError};
+use tidemill_flow::{Block, ErrorKind, Sink, SinkError};
 use tidemill_types::{Cycle, Span, job::Format};
 
 /// Default interval between syncs of a file.
@@ -128,11 +128,14 @@ impl FileSink {
     fn goes_on(&self, held: &Committed) -> Result<(), SinkError> {
         let now = self.encoder.rows();
         match &held.rows {
-            Some(before) if held.length > 0 && *before != now => Err(SinkError::new(format!(
-                "`{}` has {before}, and the job writes {now} now: name another file, give the sink \
-                 another name, or start the job anew",
-                self.path.display()
-            ))),
+            Some(before) if held.length > 0 && *before != now => {
+                let message = format!(
+                    "`{}` has {before}, and the job writes {now} now: name another file, give the \
+                     sink another name, or start the job anew",
+                    self.path.display()
+                );
+                Err(SinkError::of_kind(ErrorKind::Invalid, message))
+            }
             _ => Ok(()),
         }
     }
@@ -231,6 +234,15 @@ fn check_path(world: &World, path: &Path) -> Result<(), ConnectorError> {
     }
 }
 
+/// The error of a journal that cannot be read, or that contradicts the file.
+fn unread_marks(error: ConnectorError) -> SinkError {
+    let kind = match error.kind {
+        ConnectorErrorKind::Unwritable => ErrorKind::Corrupt,
+        _ => ErrorKind::Failed,
+    };
+    SinkError::of_kind(kind, error.message)
+}
+
 impl Sink for FileSink {
     fn check(&mut self) -> Result<(), SinkError> {
         let checked = write_probe::check(&*self.world.disk, &self.path);
@@ -239,7 +251,7 @@ impl Sink for FileSink {
 
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         let held = match resume {
-            true => self.marks.committed(&self.path).map_err(|it| SinkError::new(it.message))?,
+            true => self.marks.committed(&self.path).map_err(unread_marks)?,
             false => None,
         };
         let held = held.unwrap_or_default();

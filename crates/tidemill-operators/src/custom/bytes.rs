@@ -5,8 +5,8 @@ use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::{DataType, SchemaRef};
 use std::sync::Arc;
 use tidemill_flow::{
-    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Payload, Rows,
-    Selection, SliceState, TIME_COLUMN, rows_schema,
+    Block, Context, CycleInput, ErrorKind, Operator, OperatorError, OperatorFactory, Output,
+    Payload, Rows, Selection, SliceState, TIME_COLUMN, rows_schema,
 };
 use tidemill_types::SliceId;
 
@@ -217,11 +217,14 @@ fn byte_column(batch: &arrow_array::RecordBatch) -> Result<&ArrayRef, OperatorEr
                 .filter(|field| field.name() != TIME_COLUMN)
                 .map(|field| format!("{} {}", field.name(), field.data_type()))
                 .collect();
-            Err(OperatorError::new(format!(
-                "this operator takes byte records, or one column of text or binary; its input has \
+            Err(OperatorError::of_kind(
+                ErrorKind::Invalid,
+                format!(
+                    "this operator takes byte records, or one column of text or binary; its input has \
                  ({}): select one column before it",
-                names.join(", ")
-            )))
+                    names.join(", ")
+                ),
+            ))
         }
     }
 }

@@ -7,7 +7,7 @@ use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, SchemaRef};
 use std::sync::Arc;
-use tidemill_flow::{OperatorError, Output, SliceRuns, TIME_COLUMN};
+use tidemill_flow::{ErrorKind, OperatorError, Output, SliceRuns, TIME_COLUMN};
 use tidemill_types::{Micros, SliceId};
 
 mod column;
@@ -172,7 +172,7 @@ impl RowWriter<'_> {
         let Some(index) = self.emit.visible.get(self.next) else {
             let count = self.emit.visible.len();
             let message = format!("a row has more values than the {count} columns of the output");
-            return Err(OperatorError::new(message));
+            return Err(OperatorError::of_kind(ErrorKind::Invalid, message));
         };
         self.next += 1;
         self.emit.columns[*index].append(value, self.emit.schema.field(*index))
@@ -209,7 +209,7 @@ impl Emit {
         if error.is_none() && next < self.visible.len() {
             let field = self.schema.field(self.visible[next]);
             let message = format!("a row has no value for the column `{}`", field.name());
-            error = Some(OperatorError::new(message));
+            error = Some(OperatorError::of_kind(ErrorKind::Invalid, message));
         }
         if error.is_none()
             && let Some(index) = self.time_column

@@ -15,7 +15,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 use std::cell::Cell;
-use tidemill_flow::OperatorError;
+use tidemill_flow::{ErrorKind, OperatorError};
 use tidemill_types::Micros;
 
 /// Names that are remembered by place; a program that reads more columns of one record looks some
@@ -90,14 +90,17 @@ impl<'a> RecordColumns<'a> {
     #[cold]
     fn find_by_name(&self, name: &str) -> Result<usize, OperatorError> {
         crate::keys::column(&self.schema, name)
-            .map_err(|error| OperatorError::new(error.to_string()))
+            .map_err(|error| OperatorError::of_kind(ErrorKind::Invalid, error.to_string()))
     }
 
     #[cold]
     fn misread(&self, column: usize, wanted: &str) -> OperatorError {
         let field = self.schema.field(column);
         let (name, data_type) = (field.name(), field.data_type());
-        OperatorError::new(format!("the column `{name}` of type {data_type} is not {wanted}"))
+        OperatorError::of_kind(
+            ErrorKind::Invalid,
+            format!("the column `{name}` of type {data_type} is not {wanted}"),
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use crate::transform::arrow_error;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use std::{ops::ControlFlow, sync::Arc};
-use tidemill_flow::{OperatorError, StateTable, TIME_COLUMN, TakeRows};
+use tidemill_flow::{ErrorKind, OperatorError, StateTable, TIME_COLUMN, TakeRows};
 use tidemill_state::ByteReader;
 
 /// The only table of a stage with windows: the columns that it writes, but for the hidden time.
@@ -100,7 +100,7 @@ impl<'a, 'b> WindowRows<'a, 'b> {
         self.bytes.clear();
         cells.save(group, &mut self.bytes);
         let restored = self.copies.restore(to, &mut ByteReader::new(&self.bytes));
-        restored.map_err(|error| OperatorError::new(error.0))
+        restored.map_err(|error| OperatorError::of_kind(ErrorKind::Corrupt, error.0))
     }
 
     fn put(&mut self) -> Result<ControlFlow<()>, OperatorError> {

@@ -12,8 +12,8 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::{fmt, sync::Arc};
 use tidemill_flow::{
-    DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceFactory,
-    TIME_COLUMN,
+    DeadLetter, ErrorKind, Payload, Position, Read, ReadRequest, Source, SourceError,
+    SourceFactory, TIME_COLUMN,
 };
 use tidemill_node::Problem;
 use tidemill_types::{
@@ -153,7 +153,7 @@ impl GeneratedSlice {
         if batch.schema_ref().fields() != self.factory.given.fields() {
             let position = self.position;
             let message = format!("the batch at record {position} has other columns than said");
-            return Err(SourceError::new(message));
+            return Err(SourceError::of_kind(ErrorKind::Invalid, message));
         }
         let size = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0);
         let bytes: usize = batch.columns().iter().map(size).sum();
@@ -207,7 +207,7 @@ impl Source for GeneratedSlice {
             if request.until.is_some() {
                 let position = self.position;
                 let message = format!("it makes {position} records, fewer than the ledger says");
-                return Err(SourceError::new(message));
+                return Err(SourceError::of_kind(ErrorKind::Invalid, message));
             }
             return Ok(Read::End);
         };

@@ -11,7 +11,7 @@ use tidemill_client::{
     producer::{FlushError, NewRecord, ProduceError, ProducerOptions, StreamWriter},
 };
 use tidemill_env::World;
-use tidemill_flow::RetryPolicy;
+use tidemill_flow::{RetryPolicy, SinkError};
 
 /// Longest wait for records before the sink checks whether the job stops.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -36,22 +36,22 @@ impl AtLeastOnce {
         self.patience = patience;
     }
 
-    pub(super) fn open(&mut self, topic: &str) -> Result<(), String> {
+    pub(super) fn open(&mut self, topic: &str) -> Result<(), SinkError> {
         let options = ProducerOptions {
             delivery_timeout: FOR_EVER,
             block_timeout: PATIENCE,
             ..ProducerOptions::default()
         };
         let producer = self.client.producer(options);
-        let writer = producer.stream(topic).map_err(|error| error.to_string())?;
+        let writer = producer.stream(topic).map_err(|error| failed(&error))?;
         self.open = Some((producer, writer));
         Ok(())
     }
 
     /// Sends the rows; returns when they are acknowledged.
-    pub(super) fn commit(&mut self, ready: &[CycleRows], partitions: u32) -> Result<(), String> {
+    pub(super) fn commit(&mut self, ready: &[CycleRows], partitions: u32) -> Result<(), SinkError> {
         let Some((producer, writer)) = &self.open else {
-            return Err("the sink is not open".to_owned());
+            return Err(SinkError::new("the sink is not open"));
         };
         let now_ms = self.world.clock.wall_micros().div_euclid(1000);
         for pending in ready {
@@ -70,10 +70,12 @@ impl AtLeastOnce {
                             Err(error @ ProduceError::Full { .. }) => {
                                 self.patience.report(&error);
                                 if self.patience.gives_up() {
-                                    return Err(RetryPolicy::give_up_message(error));
+                                    return Err(SinkError::new(RetryPolicy::give_up_message(
+                                        error,
+                                    )));
                                 }
                             }
-                            Err(error) => return Err(error.to_string()),
+                            Err(error) => return Err(failed(&error)),
                         }
                     }
                 }
@@ -85,13 +87,17 @@ impl AtLeastOnce {
                 Err(error @ FlushError::TimedOut { .. }) => {
                     self.patience.report(&error);
                     if self.patience.gives_up() {
-                        return Err(RetryPolicy::give_up_message(error));
+                        return Err(SinkError::new(RetryPolicy::give_up_message(error)));
                     }
                 }
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(failed(&error)),
             }
         }
         self.patience.succeeded();
         Ok(())
     }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> SinkError {
+    SinkError::new(error.to_string())
 }

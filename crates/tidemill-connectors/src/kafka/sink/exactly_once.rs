@@ -48,7 +48,7 @@
 //!
 //! Invariant: nothing is written under an id whose offset was not read since it was taken over.
 
-use crate::notes::{Notes, not_noted};
+use crate::notes::{Notes, not_noted, not_read};
 use crate::stream::rows::{CHUNK_BYTES, CycleRows, EncodedRow, chunk_rows};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
@@ -57,7 +57,7 @@ use tidemill_client::{
     transactions::{OffsetMark, is_passing},
 };
 use tidemill_env::World;
-use tidemill_flow::{RetryPolicy, SinkError};
+use tidemill_flow::{ErrorKind, RetryPolicy, SinkError};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 use tidemill_wire::{
     kafka::ErrorCode,
@@ -101,19 +101,10 @@ pub(super) struct ExactlyOnce {
     patience: RetryPolicy,
 }
 
-/// Why the sink cannot go on, or not now.
-enum ClusterFault {
-    Passing(String),
-    Lasting(String),
-}
-
-impl From<AdminError> for ClusterFault {
-    fn from(error: AdminError) -> Self {
-        match is_passing(&error) {
-            true => Self::Passing(error.to_string()),
-            false => Self::Lasting(error.to_string()),
-        }
-    }
+/// The error of a sink whose cluster refuses a request.
+fn admin_error(error: AdminError) -> SinkError {
+    let is_retry = is_passing(&error);
+    SinkError::new(error.to_string()).retry_if(is_retry).with_source(error)
 }
 
 /// A name that a cluster takes for a transactional id and a group.
@@ -162,11 +153,11 @@ impl ExactlyOnce {
                 if run.topic != topic {
                     let message = "it is not the topic that the job wrote before, but another one \
                                    of that name; start the job anew";
-                    return Err(SinkError::new(message));
+                    return Err(SinkError::of_kind(ErrorKind::Invalid, message));
                 }
                 self.run = run;
             }
-            Err(error) if resume => return Err(SinkError::new(error.to_string())),
+            Err(error) if resume => return Err(not_read(&error)),
             noted => {
                 // What an earlier run left open would hold up readers until it times out.
                 if let Ok(Some(run)) = noted {
@@ -184,7 +175,7 @@ impl ExactlyOnce {
         }
         let transactions = self.client.transactions(&self.id(self.run.run), self.timeout);
         self.transactions = transactions.only_to(&self.run.topic);
-        self.persist(|it| it.begin()).map_err(SinkError::new)?;
+        self.persist(|it| it.begin())?;
         self.written_us = self.world.clock.monotonic_micros();
         self.run = Run { begun: true, ended: None, ..self.run.clone() };
         self.note().map_err(|error| not_noted(&error))?;
@@ -202,20 +193,20 @@ impl ExactlyOnce {
     /// Tries again and again, with rests, until it is done or cannot be.
     fn persist<T>(
         &mut self,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, ClusterFault>,
-    ) -> Result<T, String> {
+        mut attempt: impl FnMut(&mut Self) -> Result<T, SinkError>,
+    ) -> Result<T, SinkError> {
         loop {
             match attempt(self) {
                 Ok(done) => {
                     self.patience.succeeded();
                     return Ok(done);
                 }
-                Err(ClusterFault::Lasting(error)) => return Err(error),
-                Err(ClusterFault::Passing(error)) => {
+                Err(error) if !error.is_retry() => return Err(error),
+                Err(error) => {
                     let topic = &self.topic;
                     self.patience.report(format_args!("topic `{topic}`: {error}"));
                     if self.patience.gives_up() {
-                        return Err(RetryPolicy::give_up_message(error));
+                        return Err(SinkError::new(RetryPolicy::give_up_message(error)));
                     }
                     self.patience.pause();
                 }
@@ -224,15 +215,15 @@ impl ExactlyOnce {
     }
 
     /// Takes the id over and reads the committed cycle. If either fails, the id belongs to another process.
-    fn take_over(&mut self) -> Result<Option<(Cycle, String)>, ClusterFault> {
+    fn take_over(&mut self) -> Result<Option<(Cycle, String)>, SinkError> {
         let group = self.id(self.run.run);
-        let offsets = self.transactions.take_over(&self.topic, &group)?;
+        let offsets = self.transactions.take_over(&self.topic, &group).map_err(admin_error)?;
         let mark = offsets.get(&self.topic).and_then(|it| it.get(&0));
         Ok(mark.map(|it| (Cycle(it.offset.unsigned_abs()), it.metadata.clone())))
     }
 
     /// Begins a life.
-    fn begin(&mut self) -> Result<(), ClusterFault> {
+    fn begin(&mut self) -> Result<(), SinkError> {
         self.held = match (self.take_over()?, self.run.ended) {
             (Some((held, _)), _) => held,
             (None, Some(ended)) => Cycle(ended),
@@ -240,11 +231,11 @@ impl ExactlyOnce {
             (None, None) => {
                 let message = "the cluster has forgotten how far the job was \
                                (`offsets.retention.minutes`); start the job anew";
-                return Err(ClusterFault::Lasting(message.to_owned()));
+                return Err(SinkError::new(message));
             }
         };
         let mark = self.mark(self.held);
-        Ok(self.transactions.commit(&self.topic, BTreeMap::new(), &mark)?)
+        self.transactions.commit(&self.topic, BTreeMap::new(), &mark).map_err(admin_error)
     }
 
     fn mark(&self, held: Cycle) -> OffsetMark {
@@ -267,7 +258,7 @@ impl ExactlyOnce {
         cycle: Cycle,
         ready: &[CycleRows],
         partitions: u32,
-    ) -> Result<(), String> {
+    ) -> Result<(), SinkError> {
         let silent_us = self.world.clock.monotonic_micros().saturating_sub(self.written_us);
         // Cycles without rows leave nothing to be seen, and are made again after a crash.
         let cycle = match ready.iter().any(|it| !it.rows.is_empty()) {
@@ -286,12 +277,12 @@ impl ExactlyOnce {
         cycle: Cycle,
         ready: &[CycleRows],
         partitions: u32,
-    ) -> Result<(), ClusterFault> {
+    ) -> Result<(), SinkError> {
         if !self.transactions.is_ready() {
             match self.take_over()? {
                 Some((_, life)) if life != self.life_text() => {
                     let message = "another process has resumed this job and writes in its place";
-                    return Err(ClusterFault::Lasting(message.to_owned()));
+                    return Err(SinkError::new(message));
                 }
                 Some((held, _)) if held == self.held => {}
                 Some((held, _)) if held == cycle => return Ok(()),
@@ -301,21 +292,21 @@ impl ExactlyOnce {
                         "the cluster says that {found} is there, and it was cycle {}",
                         self.held
                     );
-                    return Err(ClusterFault::Lasting(message));
+                    return Err(SinkError::new(message));
                 }
             }
         }
         let now_ms = self.world.clock.wall_micros().div_euclid(1000);
         let most = self.chunk_bytes;
-        let chunks = chunks(ready, partitions, now_ms, most).map_err(ClusterFault::Lasting)?;
+        let chunks = chunks(ready, partitions, now_ms, most).map_err(SinkError::new)?;
         let mark = self.mark(cycle);
         match self.transactions.commit(&self.topic, chunks, &mark) {
             // As Kafka's own producer does with a batch; a row that is too long stays so.
             Err(error) if error.code() == Some(ErrorCode::MessageTooLarge) && most > 1 => {
                 self.chunk_bytes = most / 4;
-                Err(ClusterFault::Passing(format!("{error}; it is tried with smaller ones")))
+                Err(SinkError::retry(format!("{error}; it is tried with smaller ones")))
             }
-            outcome => Ok(outcome?),
+            outcome => outcome.map_err(admin_error),
         }
     }
 

@@ -10,7 +10,7 @@ use arrow_array::{ArrayRef, builder};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, TimeUnit};
 use std::{ops::RangeInclusive, sync::Arc};
-use tidemill_flow::OperatorError;
+use tidemill_flow::{ErrorKind, OperatorError};
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -180,30 +180,33 @@ impl Builder {
 
 fn misfit(value: EmitValue<'_>, field: &Field) -> OperatorError {
     let (name, data_type) = (field.name(), field.data_type());
-    OperatorError::new(match (Builder::new(data_type), value) {
-        (Builder::Other(_), _) => format!(
-            "the column `{name}` of type {data_type} cannot be written row by row: write it with \
+    OperatorError::of_kind(
+        ErrorKind::Invalid,
+        match (Builder::new(data_type), value) {
+            (Builder::Other(_), _) => format!(
+                "the column `{name}` of type {data_type} cannot be written row by row: write it with \
              `emit.batch`"
-        ),
-        (_, EmitValue::Null) => {
-            format!("null was written to the column `{name}`, which has no nulls")
-        }
-        (_, EmitValue::I64(value)) => {
-            format!("{value} was written to the column `{name}` of type {data_type}")
-        }
-        (Builder::Whole(..), EmitValue::U64(value)) => {
-            format!("{value} was written to the column `{name}` of type {data_type}")
-        }
-        (Builder::Bytes(_, Some(_)), EmitValue::Bytes(value)) => {
-            let count = value.len();
-            format!("{count} bytes were written to the column `{name}` of type {data_type}")
-        }
-        (Builder::Time(..), EmitValue::Time(_)) => format!(
-            "a moment that its type cannot tell was written to the column `{name}` of type \
+            ),
+            (_, EmitValue::Null) => {
+                format!("null was written to the column `{name}`, which has no nulls")
+            }
+            (_, EmitValue::I64(value)) => {
+                format!("{value} was written to the column `{name}` of type {data_type}")
+            }
+            (Builder::Whole(..), EmitValue::U64(value)) => {
+                format!("{value} was written to the column `{name}` of type {data_type}")
+            }
+            (Builder::Bytes(_, Some(_)), EmitValue::Bytes(value)) => {
+                let count = value.len();
+                format!("{count} bytes were written to the column `{name}` of type {data_type}")
+            }
+            (Builder::Time(..), EmitValue::Time(_)) => format!(
+                "a moment that its type cannot tell was written to the column `{name}` of type \
              {data_type}"
-        ),
-        (_, value) => {
-            format!("{} was written to the column `{name}` of type {data_type}", value.kind())
-        }
-    })
+            ),
+            (_, value) => {
+                format!("{} was written to the column `{name}` of type {data_type}", value.kind())
+            }
+        },
+    )
 }
