@@ -1,5 +1,5 @@
 //! The process of a node in a simulation: it can be stopped as a whole, cut off, killed and begun
-//! anew from its folder.
+//! anew from its folder, and its clock drifts.
 
 use crate::{
     Coordinator, CoordinatorError, ModelCoordinator, Watch,
@@ -41,12 +41,14 @@ struct NodeClock {
     clock: Arc<dyn Clock>,
     gate: Arc<Gate>,
     skew_us: Arc<Mutex<i64>>,
+    /// By how many parts of a thousand the clock runs fast.
+    drift: i64,
 }
 
 impl Clock for NodeClock {
     fn monotonic_micros(&self) -> u64 {
         self.gate.pass();
-        self.clock.monotonic_micros()
+        self.clock.monotonic_micros() / 1_000 * 1_000_u64.saturating_add_signed(self.drift)
     }
 
     fn wall_micros(&self) -> i64 {
@@ -173,7 +175,7 @@ impl SimNode {
     }
 
     /// Begins a life. It joins by itself.
-    pub(super) fn start(&mut self, world: &World, model: &Model, anomalies: Anomalies) {
+    pub(super) fn start(&mut self, world: &World, model: &Model, anomalies: Anomalies, drift: i64) {
         self.lives += 1;
         let seed =
             world.seed ^ (u64::from(self.lives) << 32) ^ u64::from(self.node.0.unsigned_abs());
@@ -182,6 +184,7 @@ impl SimNode {
             clock: Arc::clone(&world.clock),
             gate: Arc::clone(&gate),
             skew_us: Arc::clone(&skew_us),
+            drift,
         };
         let world = World { clock: Arc::new(clock), seed, ..world.clone() };
         let handle = model.handle_with(anomalies, Random::new(seed));
