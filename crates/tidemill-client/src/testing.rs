@@ -62,6 +62,7 @@ type Closers = Arc<Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>>;
 
 /// A node. It goes away when dropped, and its connections with it.
 pub(crate) struct FakeNode {
+    world: World,
     address: String,
     over: Arc<AtomicBool>,
     closers: Closers,
@@ -72,8 +73,16 @@ pub(crate) struct FakeNode {
 impl FakeNode {
     /// Starts a node with these reactions to its requests.
     pub(crate) fn start(reply: impl FnMut(&RequestHead, Bytes) -> Reply + Send + 'static) -> Self {
-        let world = World::real();
-        let listener = world.net.listen("127.0.0.1:0").expect("a free port");
+        Self::start_in(&World::real(), "127.0.0.1:0", reply)
+    }
+
+    /// Starts a node at an address of a world.
+    pub(crate) fn start_in(
+        world: &World,
+        address: &str,
+        reply: impl FnMut(&RequestHead, Bytes) -> Reply + Send + 'static,
+    ) -> Self {
+        let listener = world.net.listen(address).expect("a free port");
         let address = listener.address().expect("it has one");
         let over = Arc::new(AtomicBool::new(false));
         let (closers, held) = (Closers::default(), HeldConnections::default());
@@ -92,7 +101,7 @@ impl FakeNode {
             }
         };
         let thread = Some(world.spawn.spawn("fake", Box::new(accept)));
-        Self { address, over, closers, _held: held, thread }
+        Self { world: world.clone(), address, over, closers, _held: held, thread }
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -110,7 +119,7 @@ impl Drop for FakeNode {
         self.over.store(true, Ordering::SeqCst);
         self.hang_up();
         // Wakes the thread that accepts.
-        drop(World::real().net.connect(&self.address, std::time::Duration::from_secs(1)));
+        drop(self.world.net.connect(&self.address, std::time::Duration::from_secs(1)));
         if let Some(thread) = self.thread.take() {
             thread.join();
         }

@@ -9,6 +9,9 @@ use std::collections::BTreeSet;
 use tidemill_env::{Random, World};
 use tidemill_wire::kafka::ApiKey;
 
+#[cfg(debug_assertions)]
+mod simulation;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn client(address: &str) -> Client {

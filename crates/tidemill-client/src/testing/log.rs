@@ -4,7 +4,7 @@
 use super::{FakeNode, Reply, versions_answer};
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc};
-use tidemill_env::lock::Mutex;
+use tidemill_env::{World, lock::Mutex};
 use tidemill_wire::{
     chunk::{ChunkHead, LeaderEpoch, stamp},
     kafka::{ApiKey, ErrorCode, KafkaUuid, RequestHead, message::*, text},
@@ -85,6 +85,11 @@ pub(crate) struct FakeLog {
 impl FakeLog {
     /// A node with streams of these numbers of streamlets.
     pub(crate) fn start(streams: &[(&str, usize)]) -> Self {
+        Self::start_in(&World::real(), "127.0.0.1:0", streams)
+    }
+
+    /// A node at an address of a world.
+    pub(crate) fn start_in(world: &World, address: &str, streams: &[(&str, usize)]) -> Self {
         let new = |count: usize| (0..count).map(|_| FakeStreamlet::default()).collect();
         let streams = streams.iter().map(|(name, count)| ((*name).to_owned(), new(*count)));
         let state = Arc::new(Mutex::new(FakeState {
@@ -105,7 +110,8 @@ impl FakeLog {
             leader_epoch: 0,
         }));
         let served = Arc::clone(&state);
-        let node = FakeNode::start(move |head, content| served.lock().serve(head, content));
+        let reply = move |head: &RequestHead, content| served.lock().serve(head, content);
+        let node = FakeNode::start_in(world, address, reply);
         state.lock().address = node.address().to_owned();
         Self { node, state }
     }
