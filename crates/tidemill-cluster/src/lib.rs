@@ -21,7 +21,7 @@
 //! - Nothing here knows a coordinator: membership is asked through [`Fence`].
 
 mod cipher;
-pub mod deadline;
+mod deadline;
 pub mod error;
 pub mod fence;
 #[cfg(any(test, fuzzing))]
