@@ -14,7 +14,8 @@ const NODES_MAX: usize = 65_536;
 
 /// The judge of other nodes' incarnations. It is asked in each handshake and for each request.
 pub trait Fence: Send + Sync {
-    /// Accepts or refuses a node in an incarnation. It must not wait for anything.
+    /// Accepts or refuses a node in an incarnation; [`Incarnation::NONE`] is a node that has not
+    /// registered yet, and traffic that is of no life. It must not wait for anything.
     ///
     /// # Errors
     /// The refusal that the node gets: [`Refusal::Fenced`], [`Refusal::Unknown`] or
@@ -34,7 +35,7 @@ impl NewestIncarnations {
     }
 
     /// Accepts an incarnation that is the newest known or above it, and remembers it. The fence is
-    /// asked first.
+    /// asked first; it alone judges a node that shows [`Incarnation::NONE`].
     ///
     /// # Errors
     /// The fence refuses, or a newer incarnation has been here.
@@ -45,6 +46,10 @@ impl NewestIncarnations {
         incarnation: Incarnation,
     ) -> Result<(), Refusal> {
         fence.check(node, incarnation)?;
+        // What is of no life cannot be of an old one.
+        if incarnation == Incarnation::NONE {
+            return Ok(());
+        }
         let newest = self.newest(node);
         if newest == Some(incarnation) {
             return Ok(());
@@ -87,6 +92,8 @@ mod tests {
         assert_eq!(admit(1, 5), Ok(()));
         assert_eq!(admit(2, 3), Ok(()));
         assert_eq!(admit(1, 7), Ok(()));
+        assert_eq!(admit(1, 5), Err(Refusal::Fenced { newest: Incarnation(7) }));
+        assert_eq!(admit(1, 0), Ok(()), "it has not registered yet");
         assert_eq!(admit(1, 5), Err(Refusal::Fenced { newest: Incarnation(7) }));
         assert_eq!(seen.newest(NodeId(1)), Some(Incarnation(7)));
         assert_eq!(seen.newest(NodeId(3)), None);

@@ -139,6 +139,11 @@ id!(
     /// One life of a node. No two lives of any node of a cluster share a number.
     Incarnation(u32)
 );
+
+impl Incarnation {
+    /// No life: the node has not registered yet.
+    pub const NONE: Self = Self(0);
+}
 id!(
     /// A group within its streamlet: a run of segments that are filled one after another. Numbers
     /// grow, with gaps where the log was opened again.
