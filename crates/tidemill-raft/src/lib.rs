@@ -20,6 +20,8 @@
 //! - Reads and keep-alives are answered by a leader that has just heard from most voters.
 //! - A voter that lost its disk does not vote again: its directory id is no longer the one that the
 //!   cluster knows.
+//! - Voters' messages name the data folder that they are for, so those of another cluster, or of a
+//!   node that had the address before, change nothing.
 //! - A commit is proposed once. If its fate is unknown, the caller learns that.
 
 pub mod coordinator;

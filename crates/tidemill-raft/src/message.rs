@@ -23,11 +23,23 @@ pub enum Message {
     /// Asks a node what it knows of the cluster's voters.
     Hello,
     /// A leader's entries, or its heartbeat.
-    Append(AppendEntriesRequest<TableRaft>),
+    Append {
+        /// The data folder of the voter that it is for.
+        to: Directory,
+        /// The entries.
+        request: AppendEntriesRequest<TableRaft>,
+    },
     /// A candidate asks for a vote.
-    Vote(VoteRequest<u64>),
+    Vote {
+        /// The data folder of the voter that it is for.
+        to: Directory,
+        /// The candidate.
+        request: VoteRequest<u64>,
+    },
     /// A leader's snapshot, for a voter that is far behind.
     Snapshot {
+        /// The data folder of the voter that it is for.
+        to: Directory,
         /// The leader's vote.
         vote: Vote<u64>,
         /// The last entry and the membership in it.

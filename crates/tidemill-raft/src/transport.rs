@@ -66,18 +66,14 @@ pub(crate) struct Network(pub(crate) Arc<dyn Transport>);
 pub(crate) struct VoterClient {
     transport: Arc<dyn Transport>,
     node: NodeId,
-    address: String,
+    voter: Voter,
 }
 
 impl RaftNetworkFactory<TableRaft> for Network {
     type Network = VoterClient;
 
     async fn new_client(&mut self, target: u64, voter: &Voter) -> VoterClient {
-        VoterClient {
-            transport: Arc::clone(&self.0),
-            node: node_id(target),
-            address: voter.address.clone(),
-        }
+        VoterClient { transport: Arc::clone(&self.0), node: node_id(target), voter: voter.clone() }
     }
 }
 
@@ -85,7 +81,7 @@ impl VoterClient {
     /// Sends a message on a thread that may block.
     async fn send(&self, message: Message, timeout: Duration) -> Result<Answer, io::Error> {
         let (transport, address, node) =
-            (Arc::clone(&self.transport), self.address.clone(), self.node);
+            (Arc::clone(&self.transport), self.voter.address.clone(), self.node);
         let sent = tokio::task::spawn_blocking(move || {
             exchange(&*transport, &address, Some(node), &message, timeout)
         });
@@ -110,7 +106,10 @@ impl RaftNetwork<TableRaft> for VoterClient {
         request: AppendEntriesRequest<TableRaft>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, RaftCallError> {
-        match self.send(Message::Append(request), option.hard_ttl()).await {
+        match self
+            .send(Message::Append { to: self.voter.directory, request }, option.hard_ttl())
+            .await
+        {
             Ok(Answer::Append(answer)) => Ok(answer),
             Ok(_) => Err(NetworkError::new(&foreign()).into()),
             Err(error) => Err(Unreachable::new(&error).into()),
@@ -132,7 +131,10 @@ impl RaftNetwork<TableRaft> for VoterClient {
         request: VoteRequest<u64>,
         option: RPCOption,
     ) -> Result<VoteResponse<u64>, RaftCallError> {
-        match self.send(Message::Vote(request), option.hard_ttl()).await {
+        match self
+            .send(Message::Vote { to: self.voter.directory, request }, option.hard_ttl())
+            .await
+        {
             Ok(Answer::Vote(answer)) => Ok(answer),
             Ok(_) => Err(NetworkError::new(&foreign()).into()),
             Err(error) => Err(Unreachable::new(&error).into()),
@@ -147,7 +149,8 @@ impl RaftNetwork<TableRaft> for VoterClient {
         option: RPCOption,
     ) -> Result<SnapshotResponse<u64>, StreamingError<TableRaft, Fatal<u64>>> {
         let Snapshot { meta, snapshot } = snapshot;
-        let message = Message::Snapshot { vote, meta, table: *snapshot };
+        let to = self.voter.directory;
+        let message = Message::Snapshot { to, vote, meta, table: *snapshot };
         tokio::select! {
             closed = cancel => Err(closed.into()),
             sent = self.send(message, option.hard_ttl()) => match sent {

@@ -227,17 +227,31 @@ impl RaftVoter {
             Err(error) => return Answer::Failed(error.to_string()),
         };
         let failed = |error: &dyn Display| Answer::Failed(error.to_string());
+        let addressee = match &message {
+            Message::Append { to, .. }
+            | Message::Vote { to, .. }
+            | Message::Snapshot { to, .. } => Some(*to),
+            Message::Hello | Message::Call(_) => None,
+        };
+        if let Some(to) = addressee.filter(|to| *to != self.directory) {
+            let own = self.directory;
+            return Answer::Failed(format!(
+                "the message is for data folder {to}, and this is {own}"
+            ));
+        }
         match message {
             Message::Hello => Answer::Hello(self.hello()),
-            Message::Append(request) => match runtime.block_on(self.raft.append_entries(request)) {
-                Ok(answer) => Answer::Append(answer),
-                Err(error) => failed(&error),
-            },
-            Message::Vote(request) => match runtime.block_on(self.raft.vote(request)) {
+            Message::Append { request, .. } => {
+                match runtime.block_on(self.raft.append_entries(request)) {
+                    Ok(answer) => Answer::Append(answer),
+                    Err(error) => failed(&error),
+                }
+            }
+            Message::Vote { request, .. } => match runtime.block_on(self.raft.vote(request)) {
                 Ok(answer) => Answer::Vote(answer),
                 Err(error) => failed(&error),
             },
-            Message::Snapshot { vote, meta, table } => {
+            Message::Snapshot { vote, meta, table, .. } => {
                 let snapshot = Snapshot { meta, snapshot: Box::new(table) };
                 match runtime.block_on(self.raft.install_full_snapshot(vote, snapshot)) {
                     Ok(answer) => Answer::Snapshot(answer),
