@@ -23,6 +23,7 @@ use std::{
 use tidemill_env::{Random, World};
 use tidemill_log::{Log, LogError, StreamId};
 use tidemill_types::ByteSize;
+use tidemill_types::NodeId;
 use tidemill_wire::{kafka::FRAME_HEAD_BYTES, transactions::TransactionPartition};
 
 /// The purpose of the random numbers for ids of fetch sessions.
@@ -139,6 +140,12 @@ impl Broker {
         }))
     }
 
+    /// The id of this node, as clients are told.
+    #[must_use]
+    pub fn node_id(&self) -> NodeId {
+        self.settings.node_id
+    }
+
     /// Commits pending changes and closes the broker's metadata. Later changes are refused. Call
     /// [`crate::Server::stop`] first, which ends the connections. Blocks.
     pub fn close(&self) {
@@ -179,7 +186,8 @@ impl Broker {
     }
 
     /// The cluster's id, as clients are told.
-    pub(crate) fn cluster_id(&self) -> &str {
+    #[must_use]
+    pub fn cluster_id(&self) -> &str {
         &self.settings.cluster_id
     }
 

@@ -149,6 +149,19 @@ impl Log {
         &self.0.shared.options
     }
 
+    /// The newest incarnation that a folder has seen, without opening it; 0 for a new folder, and for
+    /// one whose metadata are damaged, where opening looks at the segments.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn newest_incarnation(world: &World, folder: &Path) -> Result<Incarnation, LogError> {
+        match meta::read::<LogMeta>(&*world.disk, folder) {
+            Ok(found) => Ok(found.map_or(Incarnation::NONE, |it| it.incarnation)),
+            Err(LogError::Damaged { .. }) => Ok(Incarnation::NONE),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The node's incarnation, which is in the identity of every segment that it makes.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {

@@ -16,6 +16,7 @@ macro_rules! say_on {
 }
 
 mod checkpoint;
+mod cluster;
 mod job;
 mod load;
 mod log_filter;
@@ -83,6 +84,9 @@ enum Command {
     /// Streams of a node: create, list, describe, alter, delete, produce, consume.
     #[command(subcommand, visible_alias = "topic")]
     Stream(stream::StreamCommand),
+    /// The cluster of a node: status, nodes, events, drain, decommission.
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     /// Names the program that the benchmarks are in now.
     #[command(hide = true, disable_help_flag = true)]
     Bench(BenchArguments),
@@ -152,6 +156,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Job(command) => job::run(&command),
         Command::Checkpoint(command) => checkpoint::run(&command),
+        Command::Cluster(command) => cluster::run(&command),
         Command::State(command) => state::run(&command),
         Command::Stream(command) => stream::run(&command),
         Command::Bench(arguments) => refuse_bench(&arguments),

@@ -18,6 +18,7 @@
 mod append;
 mod batch;
 mod body;
+mod cluster;
 mod document;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tidemill_env::World;
+use tidemill_types::ClusterId;
 use tidemill_wire::json_seal::{seal, unseal};
 
 #[cfg(test)]
@@ -37,6 +38,19 @@ struct NodeIdentity {
 /// Where the id of a data folder is.
 pub(super) fn path(data: &Path) -> PathBuf {
     data.join(FILE)
+}
+
+/// The cluster that a data folder is of; none for a new folder.
+///
+/// # Errors
+/// As [`cluster_id`].
+pub(super) fn known_cluster(world: &World, data: &Path) -> io::Result<Option<ClusterId>> {
+    if !world.disk.exists(&path(data))? {
+        return Ok(None);
+    }
+    let id = cluster_id(world, data, None)?;
+    let known = id.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok(Some(known))
 }
 
 /// The cluster's id in a data folder; `wanted`, or a new one, if there is none.

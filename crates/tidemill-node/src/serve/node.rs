@@ -2,7 +2,13 @@
 //!
 //! Invariant: problems that need no look at the data folder are refused first: addresses.
 
-use super::{http::Http, identity, open_files, settings::ServeSettings, upkeep::Upkeep};
+use super::{
+    cluster::{ClusterError, ClusterNode, ClusterPlan},
+    http::Http,
+    identity, open_files,
+    settings::ServeSettings,
+    upkeep::Upkeep,
+};
 use crate::jobs::{Jobs, JobsError};
 use crate::streams::Streams;
 use std::{
@@ -81,6 +87,9 @@ pub enum ServeError {
     /// The folder of its jobs cannot be read.
     #[error("{0}")]
     Jobs(JobsError),
+    /// The node does not join its cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// The threads of the node cannot be started.
     #[error("threads cannot be started: {0}. Raise the limit of processes (ulimit -u)")]
     Threads(io::Error),
@@ -131,6 +140,8 @@ pub struct Ready {
     pub kafka: SocketAddr,
     /// HTTP.
     pub http: SocketAddr,
+    /// Other nodes of the cluster; none for a node that is alone.
+    pub cluster: Option<String>,
 }
 
 /// Tells a node to stop; clones tell the same node.
@@ -149,6 +160,12 @@ impl Stop {
         self.0.send_replace(true);
     }
 
+    /// True once it was told.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        *self.0.borrow()
+    }
+
     async fn asked(&self) {
         let mut said = self.0.subscribe();
         let _said_or_gone = said.wait_for(|it| *it).await;
@@ -163,6 +180,7 @@ pub struct Node {
     broker: Arc<Broker>,
     jobs: Arc<Jobs>,
     log: Arc<Log>,
+    cluster: Option<Arc<ClusterNode>>,
 }
 
 impl std::fmt::Debug for Node {
@@ -171,20 +189,22 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// The open parts of the data folder; closed again if the rest of the node does not start.
-struct OpenedFolder {
-    log: Arc<Log>,
+/// The open parts of the node; closed again if the rest of it does not start.
+struct OpenedParts {
+    cluster: Option<Arc<ClusterNode>>,
+    log: Option<Arc<Log>>,
     broker: Option<Arc<Broker>>,
     jobs: Option<Arc<Jobs>>,
     keep: bool,
 }
 
-impl Drop for OpenedFolder {
+impl Drop for OpenedParts {
     fn drop(&mut self) {
         if !self.keep {
             self.jobs.iter().for_each(|it| it.close());
             self.broker.iter().for_each(|it| it.close());
-            self.log.close();
+            self.log.iter().for_each(|it| it.close());
+            self.cluster.iter().for_each(|it| it.leave());
         }
     }
 }
@@ -210,9 +230,9 @@ pub fn run(
     let threads = threads.build().map_err(ServeError::Threads)?;
     let outcome = threads.block_on(async {
         let data = settings.data.display().to_string();
-        let node = Node::start(world, settings).await?;
-        let Ready { kafka, http } = node.ready();
-        tracing::info!(%kafka, %http, data, "the node serves");
+        let node = Node::start(world, settings, stop).await?;
+        let Ready { kafka, http, cluster } = node.ready();
+        tracing::info!(%kafka, %http, cluster, data, "the node serves");
         ready(&node.ready());
         stop.asked().await;
         tracing::info!("the node stops");
@@ -226,11 +246,16 @@ pub fn run(
 }
 
 impl Node {
-    /// Opens the data folder and takes connections, in a tokio runtime.
+    /// Joins the cluster, opens the data folder and takes connections, in a tokio runtime. While it
+    /// waits for its cluster, `stop` ends the wait.
     ///
     /// # Errors
     /// The node does not start; nothing is left running.
-    pub async fn start(world: &World, settings: ServeSettings) -> Result<Self, ServeError> {
+    pub async fn start(
+        world: &World,
+        settings: ServeSettings,
+        stop: &Stop,
+    ) -> Result<Self, ServeError> {
         let listen = settings.broker.listen;
         for address in [listen, settings.http.listen] {
             if !address.ip().is_loopback() && !settings.insecure {
@@ -238,16 +263,25 @@ impl Node {
             }
         }
         let http = bind(settings.http.listen, "--http-listen")?;
+        let mut opened =
+            OpenedParts { cluster: None, log: None, broker: None, jobs: None, keep: false };
+        opened.cluster = {
+            let (world, settings, stop) = (world.clone(), settings.clone(), stop.clone());
+            blocking(move || join(&world, &settings, &stop)).await??
+        };
+        let registered = opened.cluster.as_ref().map(|it| it.registered().clone());
         let (log, cluster_id) = {
             let (world, data) = (world.clone(), settings.data.clone());
-            let (options, wanted) = (settings.log.clone(), settings.cluster_id.clone());
+            let mut options = settings.log.clone();
+            options.incarnation = registered.as_ref().map(|it| it.incarnation);
+            let joined = registered.as_ref().map(|it| it.cluster.to_string());
+            let wanted = joined.or_else(|| settings.cluster_id.clone());
             blocking(move || open(&world, &data, options, wanted.as_deref())).await??
         };
+        opened.log = Some(Arc::clone(&log));
         for finding in log.findings() {
             tracing::warn!("found when the log was opened: {finding}");
         }
-        let mut opened =
-            OpenedFolder { log: Arc::clone(&log), broker: None, jobs: None, keep: false };
         let mut broker = settings.broker.clone();
         broker.cluster_id = cluster_id;
         let broker = {
@@ -269,18 +303,20 @@ impl Node {
             blocking(move || Jobs::open(&world, streams, &data)).await?.map_err(ServeError::Jobs)?
         };
         opened.jobs = Some(Arc::clone(&jobs));
-        let http = Http::start(world, &log, &broker, &jobs, settings.http, http);
+        let cluster = opened.cluster.clone();
+        let http = Http::start(world, &log, &broker, &jobs, cluster.as_ref(), settings.http, http);
         let http =
             http.map_err(|error| ServeError::Listen { address, option: "--http-listen", error })?;
         opened.keep = true;
         let upkeep = Upkeep::start(world, (&log, &jobs), settings.retention_every.duration());
-        Ok(Self { kafka, http, upkeep, broker, jobs, log })
+        Ok(Self { kafka, http, upkeep, broker, jobs, log, cluster })
     }
 
     /// Where it answers.
     #[must_use]
     pub fn ready(&self) -> Ready {
-        Ready { kafka: self.kafka.address(), http: self.http.address() }
+        let cluster = self.cluster.as_ref().map(|it| it.address().to_owned());
+        Ready { kafka: self.kafka.address(), http: self.http.address(), cluster }
     }
 
     /// Takes no more connections, lets requests under way end, closes the log.
@@ -288,7 +324,7 @@ impl Node {
     /// # Errors
     /// A part of the node panicked.
     pub async fn stop(self) -> Result<(), ServeError> {
-        let Self { kafka, http, upkeep, broker, jobs, log } = self;
+        let Self { kafka, http, upkeep, broker, jobs, log, cluster } = self;
         // Their time runs while requests end, so that all of it takes less than five seconds.
         let told = Arc::clone(&jobs);
         blocking(move || told.begin_to_close()).await?;
@@ -297,6 +333,8 @@ impl Node {
             jobs.close();
             broker.close();
             log.close();
+            // Others take over at once what this node had, so it has nothing any more.
+            cluster.iter().for_each(|it| it.leave());
         })
         .await
     }
@@ -312,6 +350,36 @@ async fn blocking<T: Send + 'static>(
 
 fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, ServeError> {
     listen_at(address).map_err(|error| ServeError::Listen { address, option, error })
+}
+
+/// Joins the cluster; none if the settings name none.
+fn join(
+    world: &World,
+    settings: &ServeSettings,
+    stop: &Stop,
+) -> Result<Option<Arc<ClusterNode>>, ServeError> {
+    let data = &settings.data;
+    let known = identity::known_cluster(world, data)
+        .map_err(|error| ServeError::Disk { path: identity::path(data), error })?;
+    let log = data.join("log");
+    let last_incarnation = Log::newest_incarnation(world, &log)
+        .map_err(|error| ServeError::Log { folder: data.clone(), error })?;
+    let told = |address: SocketAddr| (address.port() != 0).then(|| address.to_string());
+    let kafka = match &settings.broker.advertised {
+        Some((host, port)) => Some(tidemill_types::address::join(host, *port)),
+        None => told(settings.broker.listen),
+    };
+    let plan = ClusterPlan {
+        settings: &settings.cluster,
+        node: settings.broker.node_id,
+        data,
+        cluster: known,
+        last_incarnation,
+        kafka,
+        http: told(settings.http.listen),
+        is_stopped: &|| stop.is_told(),
+    };
+    Ok(ClusterNode::join(world, &plan)?.map(Arc::new))
 }
 
 /// Opens the data folder. The log's lock is the lock of all of it.

@@ -9,13 +9,15 @@
 //! The table is the only list of them: flags, variables, keys of the file, the help text and the
 //! table in `docs/serve.md` are made of it, or checked against it.
 //!
-//! Read in this order: this file, `table`, `value`, `resolve`, `page`.
+//! Read in this order: this file, `cluster`, `table`, `value`, `resolve`, `page`.
 
+mod cluster;
 mod page;
 mod resolve;
 mod table;
 pub(in crate::serve) mod value;
 
+pub use cluster::{ClusterSettings, CoordinatorSettings};
 pub use page::markdown;
 pub use resolve::{FLAG, Given, misspelt_variable, resolve};
 pub use table::{GROUPS, Setting, SettingGroup, settings};
@@ -57,6 +59,8 @@ pub struct ServeSettings {
     pub broker: BrokerSettings,
     /// Of the HTTP side.
     pub http: HttpSettings,
+    /// Of the cluster.
+    pub cluster: ClusterSettings,
 }
 
 /// Settings of the HTTP side.
@@ -118,6 +122,7 @@ impl Default for ServeSettings {
             log: LogOptions { reserve_bytes: RESERVE_BYTES, ..LogOptions::default() },
             broker: BrokerSettings::default(),
             http: HttpSettings::default(),
+            cluster: ClusterSettings::default(),
         }
     }
 }

@@ -94,7 +94,8 @@ fn read(path: &str) -> Result<String, String> {
 /// Prints the addresses of the node: one line on standard output, for the process that waits for it.
 fn announce(ready: &Ready) {
     let mut out = io::stdout().lock();
-    let said = writeln!(out, "ready kafka={} http={}", ready.kafka, ready.http);
+    let cluster = ready.cluster.as_ref().map_or_else(String::new, |it| format!(" cluster={it}"));
+    let said = writeln!(out, "ready kafka={} http={}{cluster}", ready.kafka, ready.http);
     if let Err(error) = said.and_then(|()| out.flush()) {
         tracing::warn!(%error, "nobody reads where this node answers");
     }

@@ -56,7 +56,7 @@ async fn asked(bytes: &[u8], patience: Duration) -> Vec<u8> {
         ..HttpSettings::default()
     };
     let (stop, stopped) = watch::channel(false);
-    let state = HttpState::new(&sim.world, &log, &broker, &jobs, settings, stopped);
+    let state = HttpState::new(&sim.world, &log, &broker, &jobs, None, settings, stopped);
     let (mut client, server) = duplex(1 << 20);
     let service = TowerToHyperService::new(routes::router(Arc::new(state)));
     let mut answer = Vec::new();

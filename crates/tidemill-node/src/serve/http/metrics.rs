@@ -26,6 +26,7 @@ use std::{
 };
 use tidemill_log::SyncFigures;
 
+mod cluster;
 mod jobs;
 mod series;
 mod streams;
@@ -132,6 +133,9 @@ fn text(state: &HttpState) -> String {
     log(state, &mut page);
     streams::streams(&mut page, &state.log.list());
     jobs::jobs(&mut page, &state.jobs.list(), state.world.clock.wall_micros());
+    if let Some(it) = &state.cluster {
+        cluster::cluster(&mut page, it);
+    }
     process(state, &mut page);
     let mut text = String::new();
     match encode(&mut text, &page.0) {

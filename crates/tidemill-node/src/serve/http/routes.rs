@@ -4,8 +4,8 @@
 //! it.
 
 use super::{
-    append, guard, health, influx, jobs, metrics, problem::Problem, read, state::HttpState, states,
-    streams,
+    append, cluster, guard, health, influx, jobs, metrics, problem::Problem, read,
+    state::HttpState, states, streams,
 };
 use axum::{
     Router,
@@ -50,6 +50,12 @@ pub(super) const ROUTES: &[Route] = &[
     route("get", "/health", &[], || get(health::health)),
     route("get", "/metrics", &[], || get(metrics::metrics)),
     route("get", "/openapi.json", &[], || get(openapi)),
+    route("get", "/cluster", &[], || get(cluster::status)),
+    route("get", "/cluster/nodes", &[], || get(cluster::nodes)),
+    route("get", "/cluster/events", cluster::EVENTS_PARAMETERS, || get(cluster::events)),
+    route("post", "/cluster/nodes/{node}/drain", &[], || post(cluster::drain)),
+    route("post", "/cluster/nodes/{node}/decommission", &[], || post(cluster::decommission)),
+    route("post", "/cluster/nodes/{node}/activate", &[], || post(cluster::activate)),
     route("get", "/streams", &[], || get(streams::list)),
     route("put", "/streams/{name}", streams::CREATE_PARAMETERS, || put(streams::create)),
     route("get", "/streams/{name}", read::PARAMETERS, || get(streams::describe_or_read)),

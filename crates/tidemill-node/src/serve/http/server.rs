@@ -5,7 +5,7 @@
 
 use super::{metrics::Lasting, routes, slow_peers::Patient, state::HttpState};
 use crate::jobs::Jobs;
-use crate::serve::settings::HttpSettings;
+use crate::serve::{cluster::ClusterNode, settings::HttpSettings};
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -52,12 +52,13 @@ impl Http {
         log: &Arc<Log>,
         broker: &Arc<Broker>,
         jobs: &Arc<Jobs>,
+        cluster: Option<&Arc<ClusterNode>>,
         settings: HttpSettings,
         listener: TcpListener,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
-        let state = Arc::new(HttpState::new(world, log, broker, jobs, settings, stopped));
+        let state = Arc::new(HttpState::new(world, log, broker, jobs, cluster, settings, stopped));
         let accepting = tokio::spawn(accept(listener, state));
         Ok(Self { address, stop, accepting })
     }

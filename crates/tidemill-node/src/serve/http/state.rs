@@ -2,7 +2,7 @@
 
 use super::{metrics::HttpCounts, problem::Problem};
 use crate::jobs::Jobs;
-use crate::serve::settings::HttpSettings;
+use crate::serve::{cluster::ClusterNode, settings::HttpSettings};
 use std::{
     sync::{
         Arc,
@@ -31,6 +31,8 @@ pub(super) struct HttpState {
     pub(super) log: Arc<Log>,
     pub(super) broker: Arc<Broker>,
     pub(super) jobs: Arc<Jobs>,
+    /// The node's place in its cluster; none for a node that is alone.
+    pub(super) cluster: Option<Arc<ClusterNode>>,
     pub(super) settings: HttpSettings,
     pub(super) counts: Arc<HttpCounts>,
     /// When the node stops, readers stop waiting for records.
@@ -61,6 +63,7 @@ impl HttpState {
         log: &Arc<Log>,
         broker: &Arc<Broker>,
         jobs: &Arc<Jobs>,
+        cluster: Option<&Arc<ClusterNode>>,
         settings: HttpSettings,
         stopped: watch::Receiver<bool>,
     ) -> Self {
@@ -71,6 +74,7 @@ impl HttpState {
             log: Arc::clone(log),
             broker: Arc::clone(broker),
             jobs: Arc::clone(jobs),
+            cluster: cluster.map(Arc::clone),
             settings,
             counts: Arc::default(),
             stopped,

@@ -19,6 +19,7 @@ macro_rules! row {
         }
     };
 }
+mod cluster;
 mod http;
 mod kafka;
 mod node;
@@ -98,6 +99,7 @@ const SWITCH: &str = "true|false";
 pub const GROUPS: &[SettingGroup] = &[
     SettingGroup { title: "Node", settings: node::NODE },
     SettingGroup { title: "Addresses", settings: node::ADDRESSES },
+    SettingGroup { title: "Cluster", settings: cluster::CLUSTER },
     SettingGroup { title: "Streams that do not say otherwise", settings: storage::STREAMS },
     SettingGroup { title: "Storage", settings: storage::STORAGE },
     SettingGroup { title: "Limits of the Kafka side", settings: kafka::LIMITS },

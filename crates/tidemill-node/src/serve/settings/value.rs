@@ -3,7 +3,7 @@
 use super::{LogFormat, LogLevel};
 use std::{fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
 use tidemill_log::Journal;
-use tidemill_types::{ByteSize, Span, address as addresses};
+use tidemill_types::{ByteSize, Span, address as host_port};
 
 /// The longest time that a setting may be, in milliseconds: a hundred years.
 pub(in crate::serve) const SPAN_MS_MAX: i64 = 36_500 * DAY_MS;
@@ -48,7 +48,7 @@ pub(in crate::serve) fn advertised(text: &str) -> Result<Option<(String, u16)>, 
 pub(in crate::serve) fn advertised_text(advertised: Option<&(String, u16)>) -> String {
     match advertised {
         None => "auto".to_owned(),
-        Some((host, port)) => addresses::join(host, *port),
+        Some((host, port)) => host_port::join(host, *port),
     }
 }
 
@@ -137,6 +137,51 @@ pub(in crate::serve) fn folder(text: &str) -> Result<PathBuf, String> {
         return Err(bad(text, "a folder"));
     }
     Ok(PathBuf::from(text))
+}
+
+/// A path of a file.
+pub(in crate::serve) fn file(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.contains('\0') {
+        return Err(bad(text, "a file"));
+    }
+    Ok(PathBuf::from(text))
+}
+
+/// As [`or_none`] reads it.
+pub(in crate::serve) fn path_text(path: Option<&PathBuf>) -> String {
+    path.map_or_else(|| "none".to_owned(), |it| it.display().to_string())
+}
+
+/// Addresses with commas between: `HOST:PORT`, each once.
+pub(in crate::serve) fn addresses(text: &str) -> Result<Vec<String>, String> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let possible = "`none`, or addresses such as 10.0.0.1:7088,10.0.0.2:7088,10.0.0.3:7088";
+    let mut all: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let Ok(Some((host, port))) = advertised(part) else { return Err(bad(text, possible)) };
+        let address = host_port::join(&host, port);
+        if all.contains(&address) {
+            return Err(format!("`{}` has {address} twice", shown(text)));
+        }
+        all.push(address);
+    }
+    Ok(all)
+}
+
+/// As [`addresses`] reads it.
+pub(in crate::serve) fn addresses_text(all: &[String]) -> String {
+    if all.is_empty() { "none".to_owned() } else { all.join(",") }
+}
+
+/// The name of a rack.
+pub(in crate::serve) fn rack(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if text.is_empty() || text.len() > 64 || !text.chars().all(fits) {
+        return Err(bad(text, "1 to 64 of a-z A-Z 0-9 . _ -"));
+    }
+    Ok(text.to_owned())
 }
 
 /// The id of a cluster; none is `auto`.

@@ -51,7 +51,8 @@ fn an_answer_without_records_says_that_there_are_none_behind_aborted_ones() {
     let broker = broker.unwrap();
     let jobs = Jobs::open(&world, Streams::of(&log, &broker), folder.path()).unwrap();
     let (_stop, stopped) = watch::channel(false);
-    let state = HttpState::new(&world, &log, &broker, &jobs, HttpSettings::default(), stopped);
+    let state =
+        HttpState::new(&world, &log, &broker, &jobs, None, HttpSettings::default(), stopped);
     let state = Arc::new(state);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ask = |from: &str| {
