@@ -3,6 +3,8 @@
 # make serve         the node as a process: starting, stopping, HTTP
 # make backends      checkpoints on Redis and S3, with the servers themselves
 # make coord         the coordinator's table in a real etcd
+# make cluster-tests clusters of real nodes: killed, paused, refused, without their coordinator
+# make cluster       three nodes on this machine, until Ctrl-C
 # make hbase         the same on HBase: downloads 300 MB once
 # make postgres      jobs that write tables of a real PostgreSQL server
 # make kills         random jobs and nodes that are killed again and again: the same bytes
@@ -19,7 +21,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends coord hbase postgres kills clients connectors connect cluster-seeds slow-disk plants models
+.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends cluster cluster-tests coord hbase postgres kills clients connectors connect cluster-seeds slow-disk plants models
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -62,6 +64,7 @@ second-row:
 
 third-row:
 	@$(MAKE) --no-print-directory connectors
+	@$(MAKE) --no-print-directory cluster-tests
 	@$(MAKE) --no-print-directory serve
 
 checks:
@@ -96,6 +99,15 @@ backends:
 # The coordinator's contract against a real etcd.
 coord:
 	$(call step,coord,tests/coord/run.sh)
+
+# Nodes as processes, with voters and with a real etcd.
+cluster-tests:
+	$(call step,cluster,tests/cluster/run.sh)
+
+# Three nodes on this machine with one command.
+cluster:
+	cargo build --release --locked -p tidemill
+	TIDEMILL_BIN=$(TARGET)/release/tidemill examples/cluster/run.sh
 
 hbase:
 	$(call step,hbase,tests/backends/run.sh hbase)
