@@ -24,6 +24,9 @@
 //! | [`GroupIx`] | a group within its streamlet | 0 |
 //! | [`SegmentIx`] | a segment within its group | 0 |
 //! | [`Offset`] | a record within its streamlet | 0 |
+//! | [`VirtualLogIx`] | a virtual log within its stream | 0, never used again |
+//! | [`VirtualLogEpoch`] | one leadership of a virtual log | 1 |
+//! | [`LogPosition`] | a chunk within its virtual log | 0 |
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -123,6 +126,20 @@ index!(
     SegmentIx
 );
 
+index!(
+    /// A virtual log within its stream: the chunks that are replicated in one order. A number is
+    /// never used twice.
+    VirtualLogIx
+);
+
+id!(
+    /// One leadership of a virtual log. Copies refuse requests with a lower epoch.
+    VirtualLogEpoch(u32)
+);
+id!(
+    /// The place of a chunk within its virtual log.
+    LogPosition(u64)
+);
 id!(
     /// The version of a layout of a job. A later layout has a larger version.
     LayoutVersion(u32)

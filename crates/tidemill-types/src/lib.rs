@@ -15,8 +15,8 @@ pub mod units;
 pub use cluster_id::{ClusterId, ClusterIdError};
 pub use id::{
     CheckpointNumber, Cycle, GroupIx, Incarnation, LaneIx, LayoutVersion, LeaderEpoch, LinkIx,
-    NodeId, Offset, ProcessIx, ProducerEpoch, ProducerId, SegmentEpoch, SegmentIx, SliceId,
-    SliceKey, StageIx, StreamletIx, WorkerId,
+    LogPosition, NodeId, Offset, ProcessIx, ProducerEpoch, ProducerId, SegmentEpoch, SegmentIx,
+    SliceId, SliceKey, StageIx, StreamletIx, VirtualLogEpoch, VirtualLogIx, WorkerId,
 };
 pub use units::{ByteSize, Micros, Span};
 

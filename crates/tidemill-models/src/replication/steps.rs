@@ -236,6 +236,8 @@ impl ReplicationModel {
                     let revision = state.record.revision + 1;
                     state.record = super::TableRecord { revision, ..put };
                 }
+                // Its copies may have forgotten since they answered.
+                state.void();
             }
         }
     }
