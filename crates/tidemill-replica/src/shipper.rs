@@ -40,6 +40,8 @@ pub struct ShipperLimits {
     pub pause: Duration,
     /// The longest pause.
     pub pause_max: Duration,
+    /// The time that a watermark waits for a write to travel with, before it travels alone.
+    pub watermark_pause: Duration,
     /// Bytes a second, if the stream is throttled. A write may exceed it and is paid for by a pause.
     pub bytes_per_second: Option<u64>,
 }
@@ -117,8 +119,11 @@ pub struct Shipper {
     sent: LogPosition,
     shown: LogPosition,
     under_way: VecDeque<UnderWay>,
-    heard_at: Duration,
+    /// The moment since which something is unanswered.
+    waits_since: Option<Duration>,
     is_silent: bool,
+    /// The moment since which the backup does not know the watermark.
+    dark_since: Option<Duration>,
     pause: Duration,
     resume_at: Duration,
 }
@@ -146,8 +151,9 @@ impl Shipper {
             sent: from,
             shown: LogPosition(0),
             under_way: VecDeque::new(),
-            heard_at: now,
+            waits_since: None,
             is_silent: false,
+            dark_since: None,
             pause: limits.pause,
             resume_at: now,
         }
@@ -182,6 +188,9 @@ impl Shipper {
         }
         self.expire(now, &mut actions);
         self.send(sizes, now, &mut actions);
+        if matches!(self.link, Link::Opening { .. }) || !self.under_way.is_empty() {
+            self.waits_since.get_or_insert(now);
+        }
         actions
     }
 
@@ -198,7 +207,7 @@ impl Shipper {
                 actions.push(ShipperAction::OtherGeneration(generation));
             }
             BackupAnswer::Accepted { epoch, generation, end } if self.is_own(epoch, generation) => {
-                self.alive(now);
+                self.alive();
                 if matches!(self.link, Link::Opening { .. }) {
                     self.link = Link::Open;
                     self.sent = end;
@@ -210,7 +219,7 @@ impl Shipper {
                 }
             }
             BackupAnswer::Gap { epoch, generation, end } if self.is_own(epoch, generation) => {
-                self.alive(now);
+                self.alive();
                 // What was sent before the gap was lost: all of it goes again.
                 if self.link == Link::Open {
                     self.under_way.clear();
@@ -230,8 +239,8 @@ impl Shipper {
         self.link != Link::Ended && epoch == self.epoch && generation == self.copy.generation
     }
 
-    fn alive(&mut self, now: Duration) {
-        (self.heard_at, self.is_silent, self.pause) = (now, false, self.limits.pause);
+    fn alive(&mut self) {
+        (self.waits_since, self.is_silent, self.pause) = (None, false, self.limits.pause);
     }
 
     /// Writes up to `end` are no longer under way.
@@ -260,10 +269,8 @@ impl Shipper {
         if oldest.is_some_and(|sent_at| now >= sent_at + self.limits.answer_timeout) {
             self.fail(now);
         }
-        let silence = now.saturating_sub(self.heard_at);
-        let waits =
-            !matches!(self.link, Link::Ended) && (oldest.is_some() || self.link == Link::Unopened);
-        if waits && !self.is_silent && silence >= self.limits.answer_timeout {
+        let silence = self.waits_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        if self.link != Link::Ended && !self.is_silent && silence >= self.limits.answer_timeout {
             self.is_silent = true;
             actions.push(ShipperAction::Silent(silence));
         }
@@ -278,16 +285,15 @@ impl Shipper {
         }
         if self.link == Link::Unopened {
             self.link = Link::Opening { sent_at: now };
-            if self.under_way.is_empty() && self.matched.is_none() && !self.is_silent {
-                self.heard_at = self.heard_at.max(now);
-            }
             actions.push(ShipperAction::Open { from: self.matched.unwrap_or(self.from) });
         }
         while self.link == Link::Open && self.under_way.len() < self.limits.writes_max {
             let from = self.sent;
             let (to, bytes) = self.next_write(sizes);
-            let is_news = to > from || self.watermark > self.shown && self.under_way.is_empty();
-            if !is_news {
+            let is_dark = self.watermark > self.shown && self.under_way.is_empty();
+            self.dark_since = is_dark.then(|| self.dark_since.unwrap_or(now));
+            let is_due = |since| now >= since + self.limits.watermark_pause;
+            if to == from && !self.dark_since.is_some_and(is_due) {
                 break;
             }
             self.sent = to;
@@ -325,8 +331,10 @@ impl Shipper {
             Link::Open => self.under_way.front().map(|write| write.sent_at + timeout),
             Link::Unopened | Link::Ended => None,
         };
+        let watermark = self.dark_since.map(|since| since + self.limits.watermark_pause);
+        let watermark = watermark.filter(|_| self.link == Link::Open && self.under_way.is_empty());
         let resume = (self.resume_at > now && self.link != Link::Ended).then_some(self.resume_at);
-        if let Some(moment) = expiry.into_iter().chain(resume).min() {
+        if let Some(moment) = expiry.into_iter().chain(resume).chain(watermark).min() {
             actions.push(ShipperAction::WakeAt(moment));
         }
     }

@@ -1,6 +1,6 @@
 //! A copy beside a log that keeps the epoch of each entry, written from the protocol's description.
 
-use super::{BackupAnswer, BackupCopy, BackupRequest, BackupStep, DurableCopy};
+use super::{BackupAnswer, BackupCopy, BackupRequest, BackupStep, DurableCopy, HeldRange};
 use crate::history::EpochHistory;
 use proptest::prelude::*;
 use tidemill_types::{Incarnation, LogPosition, VirtualLogEpoch};
@@ -9,7 +9,7 @@ use tidemill_types::{Incarnation, LogPosition, VirtualLogEpoch};
 #[derive(Clone, Debug)]
 enum Asked {
     Seal { epoch: u32 },
-    Open { epoch: u32, generation: u32 },
+    Open { epoch: u32, generation: u32, from: usize },
     Ship { epoch: u32, generation: u32, from: usize, count: usize, watermark: u64 },
 }
 
@@ -17,8 +17,8 @@ fn asked() -> impl Strategy<Value = Asked> {
     let generation = prop_oneof![9 => Just(1u32), 1 => Just(2u32)];
     prop_oneof![
         1 => (1u32..5).prop_map(|epoch| Asked::Seal { epoch }),
-        2 => (1u32..5, generation.clone())
-            .prop_map(|(epoch, generation)| Asked::Open { epoch, generation }),
+        2 => (1u32..5, generation.clone(), prop_oneof![2 => Just(0usize), 1 => 0usize..8])
+            .prop_map(|(epoch, generation, from)| Asked::Open { epoch, generation, from }),
         5 => (1u32..5, generation, 0usize..8, 0usize..4, 0u64..9).prop_map(
             |(epoch, generation, from, count, watermark)| Asked::Ship {
                 epoch,
@@ -57,12 +57,37 @@ fn at(position: usize) -> LogPosition {
     LogPosition(position as u64)
 }
 
-/// The copy as the protocol describes it.
+/// The copy as the protocol describes it: the epochs of the entries from `base` on.
 #[derive(Default)]
 struct Reference {
     promised: u32,
     joined: u32,
+    base: usize,
     log: Vec<u32>,
+}
+
+impl Reference {
+    fn end(&self) -> usize {
+        self.base + self.log.len()
+    }
+
+    /// A leader opens the copy at `from`.
+    fn open(&mut self, epoch: u32, from: usize, leader: &[u32]) {
+        let reaches = self.base <= from && from <= self.end();
+        if self.joined == epoch {
+            if self.end() < from {
+                (self.base, self.log) = (from, Vec::new());
+            }
+            return;
+        }
+        let below = if reaches { from - self.base } else { self.log.len() };
+        let mut kept = self.log.split_off(below);
+        let same = kept.iter().zip(&leader[from..]).take_while(|(own, led)| own == led);
+        let same = same.count();
+        kept.truncate(same);
+        (self.base, self.log) = (from, kept);
+        (self.promised, self.joined) = (epoch, epoch);
+    }
 }
 
 #[test]
@@ -87,7 +112,7 @@ fn an_opening_vouches_for_nothing_below_it() {
     let (old, new) = (VirtualLogEpoch(1), VirtualLogEpoch(2));
     let mut history = EpochHistory::default();
     history.begin(old, at(0));
-    let held = super::HeldRange { from: at(0), end: at(5) };
+    let held = HeldRange { from: at(0), end: at(5) };
     let generation = Incarnation(1);
     let durable = DurableCopy {
         generation,
@@ -101,7 +126,7 @@ fn an_opening_vouches_for_nothing_below_it() {
     history.begin(new, at(4));
     let history = history.slice(from, end);
     let steps = copy.on(&BackupRequest::Open { epoch: new, generation, from, end, history });
-    let held = super::HeldRange { from: at(3), end: at(4) };
+    let held = HeldRange { from: at(3), end: at(4) };
     assert_eq!(copy.durable().held, held);
     assert_eq!(
         steps[..3],
@@ -127,21 +152,19 @@ proptest! {
                     reference.promised = reference.promised.max(epoch);
                     (BackupRequest::Seal { epoch: VirtualLogEpoch(epoch) }, is_sealed)
                 }
-                Asked::Open { epoch, generation } => {
+                Asked::Open { epoch, generation, from } => {
                     let leader = &leaders[epoch as usize];
+                    let from = from.min(leader.len());
                     let is_taken = generation == 1 && epoch >= reference.promised;
-                    if is_taken && reference.joined != epoch {
-                        let same = reference.log.iter().zip(leader).take_while(|(a, b)| a == b);
-                        let same = same.count();
-                        reference.log.truncate(same);
-                        (reference.promised, reference.joined) = (epoch, epoch);
+                    if is_taken {
+                        reference.open(epoch, from, leader);
                     }
                     let request = BackupRequest::Open {
                         epoch: VirtualLogEpoch(epoch),
                         generation: Incarnation(generation),
-                        from: LogPosition(0),
+                        from: at(from),
                         end: at(leader.len()),
-                        history: history(leader, 0),
+                        history: history(leader, from),
                     };
                     (request, is_taken)
                 }
@@ -152,9 +175,9 @@ proptest! {
                     let is_taken = generation == 1
                         && epoch >= reference.promised
                         && reference.joined == epoch
-                        && from <= reference.log.len();
-                    if is_taken && to > reference.log.len() {
-                        let end = reference.log.len();
+                        && from <= reference.end();
+                    if is_taken && to > reference.end() {
+                        let end = reference.end();
                         reference.log.extend(&leader[end..to]);
                     }
                     let request = BackupRequest::Ship {
@@ -177,10 +200,14 @@ proptest! {
                 matches!(answer, BackupAnswer::Accepted { .. } | BackupAnswer::Sealed { .. });
             prop_assert_eq!(is_taken, expected, "{:?} to {:?}", answer, request);
             prop_assert_eq!(copy.durable().promised, VirtualLogEpoch(reference.promised));
-            prop_assert_eq!(copy.durable().held.end, at(reference.log.len()));
-            prop_assert_eq!(&copy.durable().history, &history(&reference.log, 0));
+            let held = HeldRange { from: at(reference.base), end: at(reference.end()) };
+            prop_assert_eq!(copy.durable().held, held);
+            for (position, epoch) in (reference.base..).zip(&reference.log) {
+                let found = copy.durable().history.epoch_at(at(position));
+                prop_assert_eq!(found, Some(VirtualLogEpoch(*epoch)));
+            }
             if let BackupAnswer::Accepted { end, .. } = answer {
-                prop_assert_eq!(end, at(reference.log.len()));
+                prop_assert_eq!(end, at(reference.end()));
             }
             let appends = steps.iter().position(|step| matches!(step, BackupStep::Append { .. }));
             let syncs = steps.iter().position(|step| *step == BackupStep::Sync);

@@ -15,6 +15,7 @@ const LIMITS: ShipperLimits = ShipperLimits {
     answer_timeout: Duration::from_secs(2),
     pause: Duration::from_millis(100),
     pause_max: Duration::from_secs(1),
+    watermark_pause: Duration::from_millis(300),
     bytes_per_second: None,
 };
 
@@ -62,16 +63,40 @@ fn many_chunks_go_in_one_write_while_others_are_under_way() {
 }
 
 #[test]
-fn a_watermark_alone_is_sent_once() {
+fn a_watermark_waits_for_a_write_and_then_goes_alone() {
     let sizes = Sizes(vec![10]);
     let mut shipper = Shipper::new(COPY, EPOCH, zero(), zero(), LIMITS, Duration::ZERO);
     let now = Duration::from_millis(1);
+    shipper.on(ShipperEvent::Clock, &sizes, now);
     shipper.on(ShipperEvent::Appended(LogPosition(1)), &sizes, now);
     shipper.on(accepted(1), &sizes, now);
     let news = shipper.on(ShipperEvent::Watermark(LogPosition(1)), &sizes, now);
-    assert_eq!(writes(&news), [(1, 1)]);
-    assert_eq!(writes(&shipper.on(accepted(1), &sizes, now)), []);
-    assert_eq!(writes(&shipper.on(ShipperEvent::Clock, &sizes, now)), []);
+    let moment = now + LIMITS.watermark_pause;
+    assert_eq!(news, [ShipperAction::WakeAt(moment)]);
+    assert_eq!(writes(&shipper.on(ShipperEvent::Clock, &sizes, moment)), [(1, 1)]);
+    assert_eq!(writes(&shipper.on(accepted(1), &sizes, moment)), []);
+    let later = moment + LIMITS.watermark_pause * 2;
+    assert_eq!(writes(&shipper.on(ShipperEvent::Clock, &sizes, later)), []);
+    // With a write it goes at once.
+    shipper.on(ShipperEvent::Watermark(LogPosition(2)), &sizes, later);
+    let watermark = LogPosition(2);
+    let write = ShipperAction::Ship { from: LogPosition(1), to: LogPosition(2), watermark };
+    let actions = shipper.on(ShipperEvent::Appended(LogPosition(2)), &sizes, later);
+    assert!(actions.contains(&write));
+}
+
+#[test]
+fn a_backup_that_had_nothing_to_answer_is_not_silent() {
+    let sizes = Sizes(vec![10]);
+    let mut shipper = Shipper::new(COPY, EPOCH, zero(), zero(), LIMITS, Duration::ZERO);
+    shipper.on(ShipperEvent::Clock, &sizes, Duration::ZERO);
+    shipper.on(accepted(0), &sizes, Duration::from_millis(1));
+    let now = Duration::from_secs(3_600);
+    shipper.on(ShipperEvent::Appended(LogPosition(1)), &sizes, now);
+    let actions = shipper.on(ShipperEvent::Clock, &sizes, now + Duration::from_millis(10));
+    assert!(!actions.iter().any(|action| matches!(action, ShipperAction::Silent(_))));
+    let actions = shipper.on(ShipperEvent::Clock, &sizes, now + LIMITS.answer_timeout);
+    assert!(actions.contains(&ShipperAction::Silent(LIMITS.answer_timeout)));
 }
 
 #[test]

@@ -18,6 +18,7 @@ const LIMITS: ShipperLimits = ShipperLimits {
     answer_timeout: Duration::from_secs(5),
     pause: Duration::from_secs(1),
     pause_max: Duration::from_secs(4),
+    watermark_pause: Duration::from_millis(700),
     bytes_per_second: None,
 };
 
