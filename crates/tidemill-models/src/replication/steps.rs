@@ -159,7 +159,6 @@ impl ReplicationModel {
                 if self.durability == SyncMode::Later && !self.has(Flaw::ForgetfulCopyCounts) {
                     node.forget();
                 }
-                state.void();
             }
             ProtocolStep::Rot(n, position) => {
                 state.spent.losses += 1;
@@ -168,9 +167,10 @@ impl ReplicationModel {
                 if !self.has(Flaw::SickCopyAsSource) {
                     node.forget();
                 }
-                state.void();
             }
         }
+        // A set may be recorded, and a paused leader may acknowledge, after the copies forgot.
+        state.void();
         self.drop_dead(state);
     }
 
@@ -236,8 +236,6 @@ impl ReplicationModel {
                     let revision = state.record.revision + 1;
                     state.record = super::TableRecord { revision, ..put };
                 }
-                // Its copies may have forgotten since they answered.
-                state.void();
             }
         }
     }

@@ -431,6 +431,7 @@ impl Cluster {
                     let from = member.shown;
                     self.promises.acknowledge(by, &member.entries, from, watermark);
                     member.shown = watermark;
+                    self.end_lost_promises();
                     self.tell_shippers(node, &ShipperEvent::Watermark(watermark));
                 }
                 SetAction::Deposed(_) => self.members[node].step_down(),
