@@ -24,6 +24,8 @@ const SYNCHRONOUS: &[&str] = &[
     "tidemill-client",
     "tidemill-cluster",
     "tidemill-coord",
+    "tidemill-models",
+    "tidemill-replica",
     "tidemill-flow",
     "tidemill-sql",
     "tidemill-operators",

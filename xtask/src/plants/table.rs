@@ -9,6 +9,7 @@ mod lazy;
 mod library;
 mod log;
 mod port;
+mod replica;
 mod results;
 mod state;
 
@@ -40,6 +41,7 @@ pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
         state::PLANTS,
         cluster::PLANTS,
         port::PLANTS,
+        replica::PLANTS,
     ];
     parts.into_iter().flatten()
 }

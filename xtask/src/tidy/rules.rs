@@ -36,6 +36,7 @@ const SIMULATED: &[&str] = &[
     "crates/tidemill-coord/src/",
     "crates/tidemill-flow/src/",
     "crates/tidemill-log/src/",
+    "crates/tidemill-replica/src/",
     "crates/tidemill-state/src/",
 ];
 
