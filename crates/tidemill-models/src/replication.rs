@@ -25,7 +25,9 @@ pub mod steps;
 #[cfg(test)]
 mod tests;
 
-use state::{ClusterState, CopyNode, CopySet, EPOCHS, Leadership, NODES, Phase, ReplicaMessage};
+use state::{
+    ClusterState, CopyNode, EPOCHS, Leadership, NODES, Phase, ReplicaMessage, SegmentCopies,
+};
 use state::{
     CopyEntries, POSITIONS, Promises, SEGMENTS, SegmentSpan, Spent, TableRecord, UNMATCHED,
 };
@@ -124,7 +126,7 @@ pub enum ProtocolStep {
     /// A message arrives and will arrive once more.
     DeliverTwice(ReplicaMessage),
     /// A leader asks for another set.
-    Change(u8, CopySet),
+    Change(u8, SegmentCopies),
     /// The controller elects a node.
     Elect(u8),
     /// A node reads the coordinator's record.
@@ -132,7 +134,7 @@ pub enum ProtocolStep {
     /// A candidate seals a copy and reads it.
     Seal(u8, u8),
     /// A candidate takes the longest prefix and begins to copy it to a set.
-    Adopt(u8, CopySet),
+    Adopt(u8, SegmentCopies),
     /// A candidate asks the coordinator to record its set.
     RecordSet(u8),
     /// A process is killed and starts again.

@@ -2,7 +2,7 @@
 //! were told.
 
 use super::state::{
-    ClusterState, CopyNode, CopySet, Leadership, NODES, POSITIONS, Phase, ReplicaMessage,
+    ClusterState, CopyNode, Leadership, NODES, POSITIONS, Phase, ReplicaMessage, SegmentCopies,
     TableRecord, UNMATCHED,
 };
 
@@ -152,7 +152,7 @@ impl ClusterState {
 
     /// True if every copy of a set still is the one that the set names.
     #[must_use]
-    pub fn is_whole(&self, set: CopySet) -> bool {
+    pub fn is_whole(&self, set: SegmentCopies) -> bool {
         set.nodes().all(|m| self.is_complete(m, set.generation(m)))
     }
 

@@ -50,9 +50,9 @@ impl CopyEntries {
 
 /// The copies of a virtual segment: for each node its generation plus 1, or 0 for no member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CopySet(pub [u8; NODES]);
+pub struct SegmentCopies(pub [u8; NODES]);
 
-impl CopySet {
+impl SegmentCopies {
     /// The nodes of the set, ascending.
     pub fn nodes(self) -> impl Iterator<Item = usize> {
         (0..NODES).filter(move |n| self.0[*n] != 0)
@@ -83,7 +83,7 @@ pub struct SegmentSpan {
     /// The first position.
     pub from: u8,
     /// The copies that hold it.
-    pub set: CopySet,
+    pub set: SegmentCopies,
 }
 
 /// The coordinator's record of the virtual log.
@@ -269,8 +269,8 @@ impl ClusterState {
 
     /// The set of nodes with their generations of now, as a handshake tells them.
     #[must_use]
-    pub fn set_of(&self, nodes: u8) -> CopySet {
-        let mut set = CopySet::default();
+    pub fn set_of(&self, nodes: u8) -> SegmentCopies {
+        let mut set = SegmentCopies::default();
         for (n, node) in self.nodes.iter().enumerate() {
             if nodes & 1 << n != 0 {
                 set.0[n] = node.generation + 1;

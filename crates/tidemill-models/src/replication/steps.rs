@@ -10,8 +10,8 @@
 //! - A message that no state to come could act on is dropped: that loses no behaviour and many states.
 
 use super::state::{
-    ClusterState, CopyNode, CopySet, Leadership, NODES, POSITIONS, Phase, ReplicaMessage, SEGMENTS,
-    SegmentSpan, UNMATCHED,
+    ClusterState, CopyNode, Leadership, NODES, POSITIONS, Phase, ReplicaMessage, SEGMENTS,
+    SegmentCopies, SegmentSpan, UNMATCHED,
 };
 use super::{Flaw, ProtocolStep, ReplicationModel, SyncMode};
 
@@ -327,7 +327,7 @@ impl ReplicationModel {
     }
 
     /// A serving leader closes the segment at its high watermark and asks for another set.
-    fn change(&self, state: &mut ClusterState, n: u8, set: CopySet) {
+    fn change(&self, state: &mut ClusterState, n: u8, set: SegmentCopies) {
         state.spent.changes += 1;
         let record = state.record;
         let node = &mut state.nodes[usize::from(n)];
@@ -418,7 +418,7 @@ impl ReplicationModel {
         state.nodes[usize::from(n)].lead = Some(lead);
     }
 
-    fn adopt(&self, state: &mut ClusterState, n: u8, set: CopySet) {
+    fn adopt(&self, state: &mut ClusterState, n: u8, set: SegmentCopies) {
         let node = &mut state.nodes[usize::from(n)];
         let lead = node.lead.as_mut().expect("a node that adopts is a candidate");
         let from = lead.open.from;
