@@ -38,6 +38,16 @@ const REWRITE_MIN: usize = 4096;
 /// A streamlet of any stream.
 pub(crate) type StreamletKey = (StreamId, StreamletIx);
 
+/// Sets the checksums of all records right.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let Some(records) = bytes.get_mut(MAGIC.len()..) else { return };
+    for record in records.chunks_exact_mut(RECORD_BYTES) {
+        let crc = crc32c(&record[..RECORD_BYTES - 4]);
+        record[RECORD_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
 /// The part of a record that its kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EpochChange {

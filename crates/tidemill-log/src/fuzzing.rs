@@ -7,8 +7,8 @@
 use crate::format::{ChunkRef, DATA_START, HEAD_COPY, MARKS, REF_BYTES, SegmentHead, SegmentMark};
 use crate::ids::SegmentKey;
 use crate::{
-    AppendOptions, ChunkHead, Fsync, Log, LogOptions, ReadCursor, ReadError, ReadLimit, StreamSpec,
-    crc32c,
+    AppendOptions, ChunkHead, Fsync, Landing, LeaderEpoch, Log, LogOptions, Offset, ReadCursor,
+    ReadError, ReadLimit, StreamSpec, crc32c, epoch_journal,
     records::{ChunkBuilder, Compression, Records},
 };
 use std::{
@@ -56,7 +56,7 @@ fn files_under(disk: &dyn Disk, folder: &Path, files: &mut Files) {
     }
 }
 
-/// The files of a log with a stream of two segments, the second of them open.
+/// The files of a log with a stream of two segments, the second of them open, and of two epochs.
 fn written() -> &'static Files {
     static FILES: OnceLock<Files> = OnceLock::new();
     FILES.get_or_init(|| {
@@ -70,6 +70,10 @@ fn written() -> &'static Files {
         let stream = log.create("s", spec).expect("there is room");
         let streamlet = stream.streamlet(0).expect("it has one");
         for number in 0..CHUNKS {
+            if number == CHUNKS / 2 {
+                let led = streamlet.become_leader(LeaderEpoch(3), Landing::Local);
+                led.expect("there is room");
+            }
             let append = streamlet.append(&chunk(number), AppendOptions::default());
             append.expect("there is room").on_durable(Box::new(|it| it.expect("there is room")));
             log.sync();
@@ -139,6 +143,7 @@ fn change(files: &mut Files, change: &[u8; 8]) -> bool {
     let seals = what & 4 != 0;
     match key {
         Some(key) if seals && is_segment => seal_segment(bytes, &key),
+        _ if seals && path.ends_with("epochs") => epoch_journal::seal(bytes),
         _ if seals && !is_segment => seal_meta(bytes),
         _ => {}
     }
@@ -194,6 +199,14 @@ pub fn log(bytes: &[u8]) {
                     Err(_) => break,
                 }
             }
+            let newest = streamlet.leader_epoch();
+            let end = Offset(streamlet.end_offset());
+            for epoch in [LeaderEpoch(0), LeaderEpoch(3), newest] {
+                let _end = streamlet.end_of_epoch(epoch, end);
+            }
+            let _epoch = streamlet.epoch_at(Offset(streamlet.start_offset()));
+            let next = LeaderEpoch(newest.0.saturating_add(1));
+            let _led = streamlet.become_leader(next, Landing::Local);
             let append = streamlet.append(&chunk(1), AppendOptions::default());
             if let Ok(append) = append {
                 append.on_durable(Box::new(|_| ()));

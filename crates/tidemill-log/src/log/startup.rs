@@ -276,7 +276,7 @@ impl Startup<'_> {
             self.new_epochs.push(EpochRecord { stream, streamlet, change });
         };
         // Records of an epoch may be lost, and it with them.
-        let behind = Offset(recovered.next + 1);
+        let behind = Offset(recovered.next.saturating_add(1));
         if epochs.history.begins_from(behind) {
             note(epochs, EpochChange::Truncated(Truncation::of_epochs(behind)));
         }
