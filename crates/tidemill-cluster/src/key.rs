@@ -1,8 +1,7 @@
 //! The shared key of a cluster, and all that is derived from it.
 //!
 //! ```text
-//! bytes of the key file ─ HKDF-Extract ─▶ root ─┬─ "realm" ─▶ id that the handshake names
-//!                                               ├─ "proof" ─▶ HMAC-SHA256 key of both proofs
+//! bytes of the key file ─ HKDF-Extract ─▶ root ─┬─ "proof" ─▶ HMAC-SHA256 key of both proofs
 //!                                               └─ "frames" + transcript ─▶ secret of a connection
 //! secret of a connection ─ direction + generation ─▶ AES-256-GCM key of a run of frames
 //! ```
@@ -14,7 +13,6 @@
 
 use ring::{aead, digest, hkdf, hmac};
 use std::{collections::BTreeSet, fmt, sync::Arc};
-use tidemill_types::ClusterId;
 use tidemill_wire::cluster::TAG_BYTES;
 
 /// Fewest bytes of a key.
@@ -27,7 +25,6 @@ const KEY_VARIETY_MIN: usize = 6;
 const SALT: &[u8] = b"tidemill cluster port";
 const PROOF: &[u8] = b"proof";
 const FRAMES: &[u8] = b"frames";
-const REALM: &[u8] = b"realm";
 
 /// The secret that all nodes of a cluster share.
 #[derive(Clone)]
@@ -109,18 +106,8 @@ impl ClusterKey {
             return Err(KeyError::Repeats);
         }
         let root = hkdf::Salt::new(hkdf::HKDF_SHA256, SALT).extract(secret);
-        let proof = expand_hmac(&root, PROOF);
+        let proof = hmac::Key::from(expand(&root, &[PROOF], hmac::HMAC_SHA256));
         Ok(Self(Arc::new(KeyMaterial { root, proof })))
-    }
-
-    /// The id that nodes name in the handshake before they know a cluster's own: all nodes with this
-    /// key have it, and no others. The key cannot be found from it.
-    #[must_use]
-    pub fn realm(&self) -> ClusterId {
-        let tag = hmac::sign(&expand_hmac(&self.0.root, REALM), SALT);
-        let mut bits = [0; 16];
-        bits.copy_from_slice(&tag.as_ref()[..16]);
-        ClusterId::from_bits(u128::from_be_bytes(bits))
     }
 
     /// The proof of one side for one handshake. `outcome` is what the port decided; a caller has
@@ -153,10 +140,6 @@ impl ClusterKey {
         let okm = [FRAMES, transcript];
         ConnectionSecret(Arc::new(hkdf::Prk::from(expand(&self.0.root, &okm, hkdf::HKDF_SHA256))))
     }
-}
-
-fn expand_hmac(root: &hkdf::Prk, label: &[u8]) -> hmac::Key {
-    hmac::Key::from(expand(root, &[label], hmac::HMAC_SHA256))
 }
 
 /// The bytes that a proof covers.

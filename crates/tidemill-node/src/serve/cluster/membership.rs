@@ -130,9 +130,8 @@ impl ClusterNode {
         let key = read_key(world, settings)?;
         let fence = Arc::new(MemberFence::default());
         let handler = Arc::new(NodeHandler::new(Arc::clone(&world.spawn)));
-        // Voters speak before there is a table with an id in it: the handshake names the key's realm.
         let of_no_life = Identity {
-            cluster: key.realm(),
+            cluster: handshake_cluster(),
             node: plan.node,
             incarnation: Incarnation::NONE,
             version: build(),
@@ -304,6 +303,13 @@ impl ClusterNode {
         self.voter_peers.stop();
         self.port.stop();
     }
+}
+
+/// The cluster that the handshake names. It is the same for all: voters speak before there is a table
+/// with an id in it. The key keeps clusters apart, and so does the fence: a node is accepted in an
+/// incarnation that the table has.
+fn handshake_cluster() -> ClusterId {
+    ClusterId::try_from("tidemill".to_owned()).expect("the letters of an id")
 }
 
 fn build() -> String {
