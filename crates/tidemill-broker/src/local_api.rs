@@ -17,7 +17,7 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_log::{LogError, OnData, Stream, StreamSpec, Streamlet};
-use tidemill_types::{Offset, ProducerId};
+use tidemill_types::{Offset, ProducerId, StreamletIx};
 
 /// Counts since the broker was opened, and the sizes of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,8 +99,8 @@ impl Broker {
 
     /// A streamlet as readers of committed records see it, if it is there.
     #[must_use]
-    pub fn committed(&self, stream: &str, streamlet: u32) -> Option<Committed> {
-        let index = i32::try_from(streamlet).ok()?;
+    pub fn committed(&self, stream: &str, streamlet: StreamletIx) -> Option<Committed> {
+        let index = i32::try_from(streamlet.0).ok()?;
         self.topic(stream)?.partition(index).map(Committed)
     }
 }

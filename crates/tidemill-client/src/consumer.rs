@@ -36,6 +36,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tidemill_env::{Thread, lock::Mutex};
+use tidemill_types::{Offset, StreamletIx};
 use tidemill_wire::kafka::KafkaUuid;
 pub use tidemill_wire::records::{Header, Headers};
 
@@ -140,11 +141,11 @@ impl Consumer {
     /// Goes on at this offset of a consumed streamlet; fetched records of it that were not taken
     /// are dropped. The offset is not checked here: if it does not exist, [`OutOfRange`] decides
     /// later. False: the streamlet is not consumed.
-    pub fn seek(&self, stream: &str, streamlet: i32, offset: i64) -> bool {
-        let place = (Arc::from(stream), streamlet);
+    pub fn seek(&self, stream: &str, streamlet: StreamletIx, offset: Offset) -> bool {
+        let place = (Arc::from(stream), streamlet.0.cast_signed());
         let mut state = self.shared.lock();
         let Some(id) = state.positions.get(&place).map(|it| it.id) else { return false };
-        self.begin(&mut state, place, id, Start::Offset(offset));
+        self.begin(&mut state, place, id, Start::Offset(offset.0));
         drop(state);
         self.shared.ring();
         true

@@ -6,6 +6,7 @@ use crate::{
     testing::log::{FakeLog, Fault},
 };
 use tidemill_env::{Random, World};
+use tidemill_types::{Offset, StreamletIx};
 use tidemill_wire::{
     chunk::Codec,
     kafka::ApiKey,
@@ -179,21 +180,21 @@ fn a_streamlet_goes_on_where_it_is_told_to() {
     fill(&log, 0, 0..70);
     fill(&log, 1, 0..70);
     let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
-    assert!(!consumer.seek("events", 0, 5), "it is not consumed");
+    assert!(!consumer.seek("events", StreamletIx(0), Offset(5)), "it is not consumed");
     consumer.assign_stream("events", Start::Earliest).unwrap();
-    assert!(consumer.seek("events", 0, 67));
+    assert!(consumer.seek("events", StreamletIx(0), Offset(67)));
     let taken = sorted(take(&mut consumer, 73));
     assert_eq!(taken, [expected(0, 67..70), expected(1, 0..70)].concat());
     for offset in [3, 7, 69] {
-        assert!(consumer.seek("events", 1, offset));
+        assert!(consumer.seek("events", StreamletIx(1), Offset(offset)));
         let first = u32::try_from(offset).unwrap();
         assert_eq!(take(&mut consumer, 70 - offset as usize), expected(1, first..70));
     }
     log.state.lock().streams.get_mut("events").unwrap()[1].start = 35;
-    assert!(consumer.seek("events", 1, 34));
+    assert!(consumer.seek("events", StreamletIx(1), Offset(34)));
     let error = consumer.poll(PATIENCE).err().unwrap();
     assert!(matches!(error, ConsumeError::OutOfRange { offset: 34, .. }), "{error:?}");
-    assert!(consumer.seek("events", 1, 35), "it begins again");
+    assert!(consumer.seek("events", StreamletIx(1), Offset(35)), "it begins again");
     assert_eq!(take(&mut consumer, 35), expected(1, 35..70));
 }
 

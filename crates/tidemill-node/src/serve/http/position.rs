@@ -5,9 +5,18 @@
 
 use super::problem::Problem;
 use std::fmt::Write;
+use tidemill_types::{Offset, StreamletIx};
 
 #[cfg(test)]
 mod tests;
+
+/// The place of a reader in one streamlet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReadPosition {
+    pub(super) streamlet: StreamletIx,
+    /// The next record to read.
+    pub(super) offset: Offset,
+}
 
 /// Where to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,9 +24,9 @@ pub(super) enum From {
     Earliest,
     Latest,
     /// In the one streamlet that is read.
-    Offset(i64),
-    /// Streamlets and offsets.
-    Each(Vec<(u32, i64)>),
+    Offset(Offset),
+    /// In each of these streamlets.
+    Each(Vec<ReadPosition>),
 }
 
 impl From {
@@ -32,12 +41,13 @@ impl From {
         match text {
             "earliest" => Ok(Self::Earliest),
             "latest" => Ok(Self::Latest),
-            text if !text.contains(':') => offset(text).map(Self::Offset),
+            text if !text.contains(':') => offset(text).map(|it| Self::Offset(Offset(it))),
             text => {
                 let one = |part: &str| {
                     let (streamlet, at) = part.split_once(':').ok_or(EXPECTED)?;
                     let streamlet = u32::try_from(offset(streamlet)?).map_err(|_| EXPECTED)?;
-                    Ok((streamlet, offset(at)?))
+                    let (streamlet, offset) = (StreamletIx(streamlet), Offset(offset(at)?));
+                    Ok(ReadPosition { streamlet, offset })
                 };
                 text.split(',').map(one).collect::<Result<_, _>>().map(Self::Each)
             }
@@ -48,11 +58,12 @@ impl From {
     /// gives a streamlet's first offset and the one after its last.
     pub(super) fn positions(
         &self,
-        streamlets: &[u32],
-        ends: impl Fn(u32) -> Result<(i64, i64), Problem>,
-    ) -> Result<Vec<(u32, i64)>, Problem> {
-        let each = |pick: &dyn Fn(u32) -> Result<i64, Problem>| {
-            streamlets.iter().map(|it| Ok((*it, pick(*it)?))).collect()
+        streamlets: &[StreamletIx],
+        ends: impl Fn(StreamletIx) -> Result<(Offset, Offset), Problem>,
+    ) -> Result<Vec<ReadPosition>, Problem> {
+        let each = |pick: &dyn Fn(StreamletIx) -> Result<Offset, Problem>| {
+            let one = |it: &StreamletIx| Ok(ReadPosition { streamlet: *it, offset: pick(*it)? });
+            streamlets.iter().map(one).collect()
         };
         match self {
             Self::Earliest => each(&|it| Ok(ends(it)?.0)),
@@ -63,7 +74,7 @@ impl From {
                  `streamlet`",
             )),
             Self::Each(positions) => {
-                let mut said: Vec<u32> = positions.iter().map(|(it, _)| *it).collect();
+                let mut said: Vec<StreamletIx> = positions.iter().map(|it| it.streamlet).collect();
                 said.sort_unstable();
                 if said.windows(2).any(|two| two[0] == two[1])
                     || said.iter().any(|it| streamlets.binary_search(it).is_err())
@@ -74,7 +85,7 @@ impl From {
                 }
                 // Streamlets that came since are read from their start.
                 let new = streamlets.iter().filter(|it| said.binary_search(it).is_err());
-                let new = new.map(|it| Ok((*it, ends(*it)?.0)));
+                let new = new.map(|it| Ok(ReadPosition { streamlet: *it, offset: ends(*it)?.0 }));
                 positions.iter().copied().map(Ok).chain(new).collect()
             }
         }
@@ -82,9 +93,9 @@ impl From {
 }
 
 /// As [`From::parse`] reads it.
-pub(super) fn text(positions: &[(u32, i64)]) -> String {
+pub(super) fn text(positions: &[ReadPosition]) -> String {
     let mut text = String::new();
-    for (streamlet, offset) in positions {
+    for ReadPosition { streamlet, offset } in positions {
         let comma = if text.is_empty() { "" } else { "," };
         // Writing to a string cannot fail.
         let _ = write!(text, "{comma}{streamlet}:{offset}");

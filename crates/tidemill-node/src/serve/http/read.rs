@@ -9,7 +9,7 @@ use super::{
     metrics::Lasting,
     parameters::Parameters,
     path::PathNames,
-    position::{self, From},
+    position::{self, From, ReadPosition},
     problem::Problem,
     render::{self, ValueForm},
     state::{Charge, HttpState},
@@ -29,7 +29,7 @@ use tidemill_broker::Committed;
 use tidemill_log::{
     AppendError, CHUNK_HEAD_BYTES, OutgoingChunk, ReadCursor, ReadError, ReadLimit,
 };
-use tidemill_types::{ByteSize, Span};
+use tidemill_types::{ByteSize, Offset, Span, StreamletIx};
 use tidemill_wire::{
     chunk::{ChunkHead, Codec},
     records::{Records, RecordsError, inflate, read_control},
@@ -88,25 +88,25 @@ pub(super) async fn read(
     let asked = ReadQuery::of(&uri, &state)?;
     let stream = state.log.get(&name).ok_or_else(|| unknown(&name))?;
     let streamlets = match (asked.only, stream.spec().streamlets) {
-        (Some(only), _) => vec![only],
-        (None, all) if all <= STREAMLETS_MAX => (0..all).collect(),
+        (Some(only), _) => vec![StreamletIx(only)],
+        (None, all) if all <= STREAMLETS_MAX => (0..all).map(StreamletIx).collect(),
         (None, all) => {
             let why = format!("the stream has {all} streamlets: say which one with `streamlet`");
             return Err(Problem::bad(why));
         }
     };
     let views: Arc<[Committed]> = {
-        let view = |it: &u32| state.broker.committed(&name, *it).ok_or(*it);
-        let views: Result<_, u32> = streamlets.iter().map(view).collect();
+        let view = |it: &StreamletIx| state.broker.committed(&name, *it).ok_or(*it);
+        let views: Result<_, StreamletIx> = streamlets.iter().map(view).collect();
         views.map_err(|missing| {
             let why = format!("`{name}` has no streamlet {missing}");
             Problem::new(StatusCode::NOT_FOUND, why)
         })?
     };
-    let ends = |index: u32| {
+    let ends = |index: StreamletIx| {
         let view = streamlets.binary_search(&index).ok().map(|at| &views[at]);
         let ends = view.map(|it| (it.streamlet().start_offset(), it.end_offset()));
-        ends.and_then(|(start, end)| Some((start, end?))).ok_or_else(unknown_end)
+        ends.and_then(|(start, end)| Some((Offset(start), Offset(end?)))).ok_or_else(unknown_end)
     };
     let mut positions = asked.from.positions(&streamlets, ends)?;
     let mut late = pin!(sleep(asked.wait.duration()));
@@ -143,10 +143,10 @@ pub(super) async fn read(
             continue;
         }
         let news = Arc::new(Notify::new());
-        let listen = |(index, offset): &(u32, i64)| {
-            let view = streamlets.binary_search(index).ok().map(|at| &views[at])?;
+        let listen = |at: &ReadPosition| {
+            let view = streamlets.binary_search(&at.streamlet).ok().map(|it| &views[it])?;
             let news = Arc::clone(&news);
-            Some(view.on_readable(*offset, Box::new(move || news.notify_one())))
+            Some(view.on_readable(at.offset.0, Box::new(move || news.notify_one())))
         };
         let _waiting = Lasting::new(&state.counts, |it| &it.waiting);
         let _listening: Vec<_> = positions.iter().filter_map(listen).collect();
@@ -170,7 +170,7 @@ fn unknown_end() -> Problem {
 /// Lines, the next position, and their charge of memory.
 struct RecordPage {
     text: String,
-    positions: Vec<(u32, i64)>,
+    positions: Vec<ReadPosition>,
     charge: Charge,
 }
 
@@ -218,26 +218,28 @@ impl PageReader {
     fn read(
         mut self,
         views: &[Committed],
-        streamlets: &[u32],
-        positions: Vec<(u32, i64)>,
+        streamlets: &[StreamletIx],
+        positions: Vec<ReadPosition>,
     ) -> Result<RecordPage, Problem> {
         let (mut had, mut had_none) = (Vec::new(), Vec::new());
-        for (index, offset) in positions {
-            let view = streamlets.binary_search(&index).ok().map(|at| &views[at]);
+        for position in positions {
+            let streamlet = position.streamlet;
+            let view = streamlets.binary_search(&streamlet).ok().map(|at| &views[at]);
             let Some(view) = view.filter(|_| self.text.len() < self.bytes_max) else {
-                had_none.push((index, offset));
+                had_none.push(position);
                 continue;
             };
-            match self.streamlet(view, index, offset) {
-                Ok(next) => had.push((index, next)),
+            let next = |offset: i64| ReadPosition { streamlet, offset: Offset(offset) };
+            match self.streamlet(view, position) {
+                Ok(offset) => had.push(next(offset)),
                 Err(Stopped { at, why }) => match why {
                     Some(problem) if self.text.is_empty() => {
-                        return Err(problem.with("streamlet", index).with("offset", at));
+                        return Err(problem.with("streamlet", streamlet.0).with("offset", at));
                     }
                     // It is among the first that are come to next time: behind others that always
                     // have something it would never be told.
-                    Some(_) => had_none.push((index, at)),
-                    None => had.push((index, at)),
+                    Some(_) => had_none.push(next(at)),
+                    None => had.push(next(at)),
                 },
             }
         }
@@ -248,7 +250,8 @@ impl PageReader {
     }
 
     /// Reads one streamlet; gives back where to go on.
-    fn streamlet(&mut self, view: &Committed, index: u32, from: i64) -> Result<i64, Stopped> {
+    fn streamlet(&mut self, view: &Committed, position: ReadPosition) -> Result<i64, Stopped> {
+        let from = position.offset.0;
         let stop = |why: ReadError| Stopped { at: from, why: Some(why.into()) };
         let stop_for = |why: Problem| Stopped { at: from, why: Some(why) };
         let end = view.end_offset().ok_or_else(|| stop_for(unknown_end()))?;
@@ -297,19 +300,19 @@ impl PageReader {
             if head.is_transactional() && leaving_out.contains(&head.producer_id) {
                 continue;
             }
-            self.chunk(index, from, &head, &chunk[CHUNK_HEAD_BYTES..], &mut scratch)?;
+            self.chunk(position, &head, &chunk[CHUNK_HEAD_BYTES..], &mut scratch)?;
         }
         Ok(read.next_offset)
     }
 
     fn chunk(
         &mut self,
-        index: u32,
-        from: i64,
+        position: ReadPosition,
         head: &ChunkHead,
         body: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Result<(), Stopped> {
+        let from = position.offset.0;
         let first = from.max(head.base_offset);
         let plain = self.plain(first, head, body, scratch)?;
         for record in Records::new(head, plain) {
@@ -321,7 +324,8 @@ impl PageReader {
             if self.text.len() >= self.bytes_max {
                 return Err(Stopped { at: offset, why: None });
             }
-            render::line(&mut self.text, index, offset, &record, self.values);
+            let at = ReadPosition { offset: Offset(offset), ..position };
+            render::line(&mut self.text, at, &record, self.values);
             self.records += 1;
         }
         Ok(())

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a record is one line, whatever its bytes are.
 
+use super::position::ReadPosition;
 use serde_json::Value;
 use std::fmt::Write as _;
 use tidemill_wire::records::Record;
@@ -48,11 +49,11 @@ impl ValueForm {
 /// Appends a record's line.
 pub(super) fn line(
     into: &mut String,
-    streamlet: u32,
-    offset: i64,
+    at: ReadPosition,
     record: &Record<'_>,
     values: ValueForm,
 ) {
+    let ReadPosition { streamlet, offset } = at;
     // Writing to a string cannot fail.
     let _ = write!(into, "{{\"streamlet\":{streamlet},\"offset\":{offset},\"timestamp\":");
     match record.timestamp_ms {

@@ -1,13 +1,16 @@
 //! One line a record, whatever it holds; what JSON says is said again.
 
 use super::*;
+use tidemill_types::{Offset, StreamletIx};
+
+const AT: ReadPosition = ReadPosition { streamlet: StreamletIx(3), offset: Offset(17) };
 use serde_json::json;
 use tidemill_wire::records::Headers;
 
 fn shown(key: Option<&[u8]>, value: Option<&[u8]>, values: ValueForm) -> Value {
     let record = Record { offset_delta: 0, timestamp_ms: -5, key, value, headers: Headers::NONE };
     let mut text = String::new();
-    line(&mut text, 3, 17, &record, values);
+    line(&mut text, AT, &record, values);
     assert_eq!(text.matches(['\n', '\r']).count(), 1, "{text}");
     assert!(text.ends_with("}\n"));
     serde_json::from_str(&text).unwrap()
@@ -47,7 +50,7 @@ fn a_record_without_timestamp_has_null() {
             headers: Headers::NONE,
         };
         let mut text = String::new();
-        line(&mut text, 3, 17, &record, ValueForm::Json);
+        line(&mut text, AT, &record, ValueForm::Json);
         let read: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read["timestamp"], expected);
     }
