@@ -105,7 +105,8 @@ struct BrokerFacts {
 
 impl StreamNode for BrokerFacts {
     fn transactions(&self, streamlet: &Arc<Streamlet>) -> Option<Arc<dyn Transactions>> {
-        let committed = self.broker.committed(streamlet.stream_name(), StreamletIx(streamlet.index()))?;
+        let committed =
+            self.broker.committed(streamlet.stream_name(), StreamletIx(streamlet.index()))?;
         // A stream that is made anew has its name, and other streamlets.
         Arc::ptr_eq(committed.streamlet(), streamlet)
             .then(|| Arc::new(View(committed)) as Arc<dyn Transactions>)

@@ -22,7 +22,7 @@ use tidemill_client::{
 };
 use tidemill_env::World;
 use tidemill_flow::{ErrorKind, Read, SourceError, SourceWaker};
-use tidemill_types::{Offset, SliceId, job};
+use tidemill_types::{Offset, SliceId, StreamletIx, job};
 use tidemill_wire::records::Record;
 
 /// Fetched bytes of all partitions that wait to be read.
@@ -180,7 +180,7 @@ impl RecordFeed for KafkaFeed {
         if !is_end && offset < self.kept_from {
             return Err(no_longer_stored(offset, self.kept_from));
         }
-        if !self.hub.consumer.seek(&self.hub.topic, self.partition, Offset(offset)) {
+        if !self.hub.consumer.seek(&self.hub.topic, StreamletIx(self.partition.0), Offset(offset)) {
             return Err(SourceError::new("it is not read"));
         }
         self.offset = offset;

@@ -47,12 +47,7 @@ impl ValueForm {
 }
 
 /// Appends a record's line.
-pub(super) fn line(
-    into: &mut String,
-    at: ReadPosition,
-    record: &Record<'_>,
-    values: ValueForm,
-) {
+pub(super) fn line(into: &mut String, at: ReadPosition, record: &Record<'_>, values: ValueForm) {
     let ReadPosition { streamlet, offset } = at;
     // Writing to a string cannot fail.
     let _ = write!(into, "{{\"streamlet\":{streamlet},\"offset\":{offset},\"timestamp\":");
