@@ -18,7 +18,7 @@ mod tests;
 const VARIABLE: &str = "TIDEMILL_LOG";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// The crates; `tidemill` is all of them.
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 22] = [
     "tidemill",
     "tidemill_bench",
     "tidemill_types",
@@ -29,7 +29,11 @@ const PARTS: [&str; 18] = [
     "tidemill_checkpoints",
     "tidemill_backends",
     "tidemill_client",
+    "tidemill_cluster",
     "tidemill_coord",
+    "tidemill_raft",
+    "tidemill_replica",
+    "tidemill_models",
     "tidemill_flow",
     "tidemill_broker",
     "tidemill_sql",

@@ -188,7 +188,7 @@ fn what_is_to_be_logged_is_refused_if_it_cannot_be_read() {
     house.write("job.yaml", &warned);
     let (code, said) = logs(&["run", "job.yaml"], "tidemill_flow=debug");
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("WARN tidemill_node::plan"), "{said}");
+    assert!(said.contains("WARN tidemill::cli::load"), "{said}");
 }
 
 #[test]
