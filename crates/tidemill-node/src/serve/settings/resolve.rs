@@ -39,12 +39,16 @@ pub fn misspelt_variable(name: &str) -> Option<String> {
     if !name.starts_with("TIDEMILL_") || variables().any(|it| it == name) {
         return None;
     }
-    let near = |it: &String| strsim::osa_distance(it, name) <= SLIPS_MAX;
+    let slips_max = |it: &str| if it.len() <= SHORT_CHARS { 1 } else { SLIPS_MAX };
+    let near = |it: &String| strsim::osa_distance(it, name) <= slips_max(it);
     variables().chain(["TIDEMILL_CONFIG".to_owned()]).filter(|it| it != name).find(near)
 }
 
 /// Letters of a name that a slip may change.
 const SLIPS_MAX: usize = 2;
+/// Letters of a name, with `TIDEMILL_`, of which a slip may change one alone: two of four are another
+/// word.
+const SHORT_CHARS: usize = "TIDEMILL_JOIN".len();
 
 /// The settings.
 ///
