@@ -369,7 +369,7 @@ def test_states_over_http(node, inputs):
         ("/jobs/none/state", None, 404, "there is no job `none`"),
         ("/jobs/counts/state/none", sql, 404, "there is no stage `none`"),
         ("/jobs/counts/state/counts", {"sql": "select"}, 400, "found: EOF"),
-        ("/jobs/counts/state/counts", {"sql": "select 1", "more": 1}, 400, "no query"),
+        ("/jobs/counts/state/counts", {"sql": "select 1", "more": 1}, 400, "unknown field `more`"),
         ("/jobs/counts/state/counts?checkpoint=x", sql, 400, "`newest`"),
         ("/jobs/counts/state/counts?checkpoint=7", sql, 404, "there is no checkpoint 7"),
         ("/jobs/counts/state/counts?checkpoint=newest", sql, 409, "no checkpoint yet"),

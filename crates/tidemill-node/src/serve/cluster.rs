@@ -17,5 +17,5 @@ mod reachability;
 mod requests;
 mod transport;
 
-pub use membership::{ClusterError, ClusterNode, ClusterPlan};
+pub use membership::{ChangeError, ClusterError, ClusterNode, ClusterPlan};
 pub use reachability::PeerContact;

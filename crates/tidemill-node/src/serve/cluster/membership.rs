@@ -23,7 +23,7 @@ use tidemill_cluster::{
     ClusterOptions, ClusterPort, ClusterPortMetrics, Identity, IdentityCell, Peers,
 };
 use tidemill_coord::{
-    CommitOutcome, Coordinator, CoordinatorError, Revision,
+    Coordinator, CoordinatorError, Revision,
     membership::{
         ClusterEvent, ClusterMember, ClusterView, DesireError, DesiredState, JoinError,
         MemberOptions, MemberStatus, NodeAddresses, NodeProfile, NodeRole, Registered, set_desired,
@@ -77,6 +77,17 @@ pub enum ClusterError {
     /// The node may not join.
     #[error("{0}")]
     Join(#[from] JoinError),
+}
+
+/// Why a change of the cluster was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// The desired state makes no sense.
+    #[error(transparent)]
+    Desire(#[from] DesireError),
+    /// The coordinator did not take it.
+    #[error(transparent)]
+    Coordinator(#[from] CoordinatorError),
 }
 
 /// All that a node brings when it joins.
@@ -266,15 +277,12 @@ impl ClusterNode {
     /// Gives a node another desired state. Returns false if the view was too old: ask again.
     ///
     /// # Errors
-    /// [`DesireError`] if it makes no sense; the coordinator's.
-    pub fn set_desired(
-        &self,
-        node: NodeId,
-        desired: DesiredState,
-    ) -> Result<Result<bool, CoordinatorError>, DesireError> {
-        let Some(view) = self.view() else { return Err(DesireError::Unknown(node)) };
+    /// [`ChangeError::Desire`] if the state makes no sense; [`ChangeError::Coordinator`] if the
+    /// change may not have been made.
+    pub fn set_desired(&self, node: NodeId, desired: DesiredState) -> Result<bool, ChangeError> {
+        let view = self.view().ok_or(DesireError::Unknown(node))?;
         let transaction = set_desired(&view, node, desired)?;
-        Ok(self.coordinator.commit(&transaction).map(CommitOutcome::is_applied))
+        Ok(self.coordinator.commit(&transaction)?.is_applied())
     }
 
     /// The id of this node.

@@ -7,7 +7,7 @@ use super::{
     problem::{Problem, json},
     state::HttpState,
 };
-use crate::serve::cluster::{ClusterNode, PeerContact};
+use crate::serve::cluster::{ChangeError, ClusterNode, PeerContact};
 use axum::{
     extract::{Path, State as Shared},
     http::{StatusCode, Uri},
@@ -113,17 +113,24 @@ async fn desire(
 fn change(cluster: &ClusterNode, node: NodeId, desired: DesiredState) -> Result<(), Problem> {
     for _ in 0..ATTEMPTS_MAX {
         match cluster.set_desired(node, desired) {
-            Err(error @ DesireError::Unknown(_)) => {
-                return Err(Problem::new(StatusCode::NOT_FOUND, error.to_string()));
-            }
-            Err(error) => return Err(Problem::new(StatusCode::CONFLICT, error.to_string())),
-            Ok(Err(error)) => return Err(Problem::busy(error.to_string())),
-            Ok(Ok(true)) => return Ok(()),
+            Ok(true) => return Ok(()),
             // Another change came first: the next view has it.
-            Ok(Ok(false)) => cluster.wait_for_change(),
+            Ok(false) => cluster.wait_for_change(),
+            Err(error) => return Err(error.into()),
         }
     }
     Err(Problem::busy(format!("node {node} changes at this moment: ask again")))
+}
+
+impl From<ChangeError> for Problem {
+    fn from(error: ChangeError) -> Self {
+        let status = match &error {
+            ChangeError::Desire(DesireError::Unknown(_)) => StatusCode::NOT_FOUND,
+            ChangeError::Desire(_) => StatusCode::CONFLICT,
+            ChangeError::Coordinator(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.to_string())
+    }
 }
 
 fn alone() -> Problem {
