@@ -4,7 +4,10 @@ import shutil
 import time
 
 from clusters import LEASE_SECONDS, PATIENCE_SECONDS
+from node import Node
 from waiting import wait
+
+REFUSED = "the coordinator's table is empty, and the data folder is of cluster"
 
 
 def test_nodes_go_on_while_etcd_is_away(of_etcd):
@@ -35,7 +38,17 @@ def test_a_wiped_etcd_is_no_new_cluster(of_etcd):
     # One that starts again does not begin an empty cluster either.
     second.kill()
     second.begin()
-    wait(lambda: second.process.poll() is not None or "wiped" in second.said() or "waits to join" in second.said(), PATIENCE_SECONDS, "node 2 says what is wrong")
+    assert second.process.wait(PATIENCE_SECONDS) == 2
+    assert REFUSED in second.said() and "restore the coordinator's table" in second.said(), second.said()
     assert "ready" not in second.stdout()
-    third = of_etcd.node(3)
-    assert third.data.exists() is False
+
+
+def test_the_folder_of_a_node_that_was_alone_is_refused(of_etcd):
+    of_etcd.etcd.start()
+    alone = Node(of_etcd.folder / "node1").start()
+    assert alone.stop()[0] == 0
+    node = of_etcd.node(1).begin()
+    assert node.process.wait(PATIENCE_SECONDS) == 2
+    assert REFUSED in node.said() and "new data folders" in node.said(), node.said()
+    # It is as it was, and goes on alone.
+    assert Node(of_etcd.folder / "node1").start().stop()[0] == 0
