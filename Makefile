@@ -56,11 +56,11 @@ binary:
 first-row:
 	@$(MAKE) --no-print-directory oracle
 	@$(MAKE) --no-print-directory backends
-	@$(MAKE) --no-print-directory coord
 
 second-row:
 	@$(MAKE) --no-print-directory clients
 	@$(MAKE) --no-print-directory postgres
+	@$(MAKE) --no-print-directory coord
 
 third-row:
 	@$(MAKE) --no-print-directory connectors
