@@ -18,7 +18,7 @@ use tidemill_coord::{
 };
 use tidemill_types::{ClusterId, Incarnation, NodeId};
 
-/// What reading one listing may ask for: a few copies of its values, parsed.
+/// The memory that reading one listing may take: a few copies of its values, parsed.
 const BYTES_MAX: usize = 64 * RECORD_BYTES_MAX;
 
 macro_rules! round {

@@ -72,7 +72,7 @@ impl NewestIncarnations {
 
 #[cfg(test)]
 mod tests {
-    //! What has been seen is never undone.
+    //! The newest incarnation of a node never goes back.
 
     use super::*;
 

@@ -92,7 +92,7 @@ impl Write for Memory {
 /// number of frames that were sent and that arrived.
 ///
 /// # Panics
-/// What arrives is not the beginning of what was sent.
+/// Panics if the receiver reads other bytes than a prefix of those that were sent.
 pub fn frames(script: &[u8]) -> (usize, usize) {
     let secret = key().connection(&transcript(b"caller", b"port"));
     let clock = World::simulated(1).world.clock;

@@ -10,7 +10,7 @@ const BATCH_MAX: usize = 64;
 /// A frame before it is sealed.
 pub(crate) type OpenFrame = (ClusterFrameHead, Vec<u8>);
 
-/// What a writer finds.
+/// The content of an outbox, as its writer takes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OutboxContent {
     /// The next frames.

@@ -50,7 +50,7 @@ impl StreamletRole {
     }
 }
 
-/// What a chunk needs to count: to be acknowledged, and visible.
+/// The copies that a chunk needs before it is acknowledged and visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Landing {
     /// To be as durable here as the stream's [`crate::Fsync`] asks: there are no copies.

@@ -33,7 +33,7 @@ pub enum CoordinatorRole {
     Client(BTreeMap<NodeId, Voter>),
 }
 
-/// What the answers of one round say.
+/// The outcome of the answers of one round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RoundOutcome {
     /// The role is known.

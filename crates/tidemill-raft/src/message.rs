@@ -118,7 +118,7 @@ pub enum Answer {
     Failed(String),
 }
 
-/// What a node knows of the voters.
+/// A node's knowledge of the voters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HelloAnswer {
     /// The node that answers.

@@ -30,7 +30,7 @@ pub struct HeldRange {
     pub end: LogPosition,
 }
 
-/// What a copy has on the disk.
+/// The content of a copy on the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DurableCopy {
     /// The incarnation since which nothing was forgotten.
@@ -127,7 +127,7 @@ pub enum BackupAnswer {
         epoch: VirtualLogEpoch,
         /// The copy's generation.
         generation: Incarnation,
-        /// What it holds of the open segment.
+        /// The part of the open segment that it holds.
         held: HeldRange,
         /// The epochs of what it holds.
         history: EpochHistory,
@@ -179,7 +179,7 @@ impl BackupCopy {
         Self { durable, syncs, watermark: LogPosition(0) }
     }
 
-    /// What the copy has, once the steps given so far are performed.
+    /// The content of the copy, once the steps given so far are performed.
     #[must_use]
     pub fn durable(&self) -> &DurableCopy {
         &self.durable

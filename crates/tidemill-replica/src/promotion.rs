@@ -24,7 +24,7 @@ use crate::set::{ProposalError, SetLeadership};
 use std::collections::BTreeMap;
 use tidemill_types::{LogPosition, NodeId, VirtualLogEpoch};
 
-/// What a candidate is told.
+/// An event of a candidate.
 #[derive(Clone, Debug)]
 pub enum PromotionEvent {
     /// A copy has answered a seal.
@@ -66,7 +66,7 @@ pub enum PromotionEvent {
     Retry,
 }
 
-/// What a candidate wants done.
+/// A step that a candidate asks for.
 #[derive(Clone, Debug)]
 pub enum PromotionAction {
     /// Ask the copy on a node to seal itself. The own copy is asked like any other.
@@ -165,7 +165,7 @@ impl Promotion {
         nodes.filter(|node| !self.sealed.contains_key(node))
     }
 
-    /// What an event asks for.
+    /// The steps that an event asks for.
     pub fn on(&mut self, event: PromotionEvent) -> Vec<PromotionAction> {
         let mut actions = Vec::new();
         if self.is_over {

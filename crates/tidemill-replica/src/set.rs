@@ -20,7 +20,7 @@ use crate::copy_set::{CopyId, CopySet, RecordPut, RecordRevision, SetSegment, Vi
 use std::collections::BTreeMap;
 use tidemill_types::{LogPosition, VirtualLogEpoch};
 
-/// What a leader is told.
+/// An event of a leader.
 #[derive(Clone, Debug)]
 pub enum SetEvent {
     /// The leader's own log has everything up to here, by the mode of durability.
@@ -52,7 +52,7 @@ pub enum SetEvent {
     Unavailable,
 }
 
-/// What a leader wants done.
+/// A step that a leader asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetAction {
     /// Write the record, then read it, whatever the answer.
@@ -142,7 +142,7 @@ impl SetLeadership {
         self.pending.is_some()
     }
 
-    /// What an event asks for.
+    /// The steps that an event asks for.
     pub fn on(&mut self, event: SetEvent) -> Vec<SetAction> {
         let mut actions = Vec::new();
         if self.is_over {

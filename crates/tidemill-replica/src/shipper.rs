@@ -46,7 +46,7 @@ pub struct ShipperLimits {
     pub bytes_per_second: Option<u64>,
 }
 
-/// What a shipper is told.
+/// An event of a shipper.
 #[derive(Clone, Debug)]
 pub enum ShipperEvent {
     /// The leader's log ends here.
@@ -61,7 +61,7 @@ pub enum ShipperEvent {
     Clock,
 }
 
-/// What a shipper wants done.
+/// A step that a shipper asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShipperAction {
     /// Send an opening from this position on.
@@ -171,7 +171,7 @@ impl Shipper {
         self.matched
     }
 
-    /// What an event asks for.
+    /// The steps that an event asks for.
     pub fn on(
         &mut self,
         event: ShipperEvent,

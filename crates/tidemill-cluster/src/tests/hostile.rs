@@ -10,7 +10,7 @@ fn connect(node: &TestNode) -> Connection {
     node.world.net.connect(node.port.address(), PATIENCE).expect("the port listens")
 }
 
-/// What the port sends until it closes the connection.
+/// All bytes of the port until it closes the connection.
 fn read_to_end(connection: &mut Connection) -> Vec<u8> {
     let mut bytes = Vec::new();
     // A reset is an end, too.

@@ -18,7 +18,7 @@ const SLACK_OF_EVEN_PACE_US: u64 = 150_000;
 /// A call as its caller made it: unique in a run.
 type CallName = (NodeId, u32);
 
-/// What happened, as seen from outside.
+/// The history of a run, as callers and handlers saw it.
 #[derive(Default)]
 struct Record {
     /// Calls that reached a handler.

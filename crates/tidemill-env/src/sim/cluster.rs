@@ -57,7 +57,7 @@ struct MachineProcess {
     world: World,
 }
 
-/// What all clones share: with the last of them the nodes are killed, so that the simulation ends.
+/// The machines that all clones share. The last clone kills the nodes, so that the simulation ends.
 struct ClusterMachines {
     net: SimNet,
     scheduler: Arc<Scheduler>,
@@ -83,8 +83,8 @@ fn draw_drift(random: &mut Random) -> SimDrift {
 }
 
 impl SimCluster {
-    /// So many nodes, each with a running process and without threads. The seed of the world decides
-    /// how wrong their clocks are.
+    /// A cluster of `count` nodes, each with a running process without threads. The world's seed
+    /// sets the errors of their clocks.
     ///
     /// # Panics
     /// Panics outside a `Simulation`.

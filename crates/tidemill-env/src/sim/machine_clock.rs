@@ -5,10 +5,10 @@ use super::{SimClock, WALL_START_US, schedule, signal::hold};
 use crate::Clock;
 use std::sync::{Arc, Mutex};
 
-/// How far a machine's clocks are from the true time.
+/// The error of a machine's clocks against the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimDrift {
-    /// How much faster they go, in millionths; negative: slower.
+    /// Their rate above the true one, in millionths; negative: slower.
     pub rate_ppm: i32,
     /// The offset of the wall clock at the start, in microseconds.
     pub wall_us: i64,

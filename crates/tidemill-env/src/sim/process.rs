@@ -16,7 +16,7 @@ pub(super) struct ProcessEntry {
     pub(super) is_paused: bool,
     /// Its threads end at their next point.
     pub(super) is_killed: bool,
-    /// How much faster its machine's clock goes, in millionths.
+    /// The rate of its machine's clock above the true one, in millionths.
     pub(super) rate_ppm: i32,
 }
 

@@ -37,7 +37,7 @@ use tidemill_types::{GroupIx, Incarnation, LeaderEpoch, Offset, StreamletIx};
 #[cfg(test)]
 mod tests;
 
-/// What a log's own metadata say at an opening, which they are told of.
+/// The state of a folder at an opening, by the log's metadata, which record the opening too.
 pub(super) struct FolderState {
     pub(super) incarnation: Incarnation,
     /// The log was closed with all of it durable: nothing that anybody saw is lost.

@@ -46,7 +46,7 @@ struct Model {
     tried: Vec<Vec<Vec<u8>>>,
     /// Offsets whose append was acknowledged, and the value.
     acknowledged: Arc<Mutex<Vec<Stored>>>,
-    /// What readers saw.
+    /// The records that readers saw.
     seen: Vec<Stored>,
     start: i64,
     /// The furthest start asked for: a request that failed may have come to pass.

@@ -11,12 +11,12 @@ const APPENDERS: u64 = 3;
 /// An appender in its life, and the number of its append there.
 type Name = (u64, u64, u64);
 
-/// What those outside the process know.
+/// The acknowledgements and readings that outlive the process.
 #[derive(Default)]
 struct History {
     /// Appends that were acknowledged, with their offsets.
     acknowledged: Vec<(i64, Name)>,
-    /// What readers saw.
+    /// The records that readers saw.
     seen: Vec<(i64, Name)>,
 }
 

@@ -76,7 +76,7 @@ impl ClusterState {
             && self.network.binary_search(&self.shipment(n, m)).is_err()
     }
 
-    /// What a leader would send a copy now.
+    /// The chunks that a leader would send a copy now.
     fn shipment(&self, n: u8, m: usize) -> ReplicaMessage {
         let node = &self.nodes[usize::from(n)];
         let lead = node.lead.expect("a node that ships leads");

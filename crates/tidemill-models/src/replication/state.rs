@@ -216,7 +216,7 @@ pub enum ReplicaMessage {
     Put(TableRecord),
 }
 
-/// What clients were told, and what the faults have voided. A checker's notebook.
+/// A checker's history: the answers that clients got, and the promises that faults have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Promises {
     /// By position the entry that a producer was told is safe.
@@ -229,7 +229,7 @@ pub struct Promises {
     pub contradiction: bool,
 }
 
-/// What has been spent of each budget.
+/// The faults that were spent of each budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spent {
     /// Records appended.
@@ -253,7 +253,7 @@ pub struct ClusterState {
     pub record: TableRecord,
     /// The messages in flight, sorted.
     pub network: Vec<ReplicaMessage>,
-    /// What clients were told.
+    /// The answers that clients got.
     pub promises: Promises,
     /// The budgets spent.
     pub spent: Spent,

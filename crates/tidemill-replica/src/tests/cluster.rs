@@ -76,7 +76,7 @@ pub(super) struct Cluster {
     network: Vec<Mail>,
     incarnations: u32,
     records: u64,
-    /// What clients were told.
+    /// The answers that clients got.
     pub(super) promises: Promises,
     /// Changes of set that were recorded.
     pub(super) changes: usize,

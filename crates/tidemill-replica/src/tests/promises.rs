@@ -1,4 +1,4 @@
-//! What clients of a virtual log were told, and whether it still is so.
+//! The answers that clients of a virtual log got, and the check that they still hold.
 //!
 //! Written against the definition of the promises alone: entries by position and node, and the
 //! coordinator's record.
@@ -13,7 +13,7 @@ pub(super) type EntryValue = (VirtualLogEpoch, u64);
 /// The entries of a node by position.
 pub(super) type EntryMap = BTreeMap<LogPosition, EntryValue>;
 
-/// What clients were told.
+/// The answers that clients got.
 #[derive(Default)]
 pub(super) struct Promises {
     /// The entries that producers were told are safe.

@@ -40,7 +40,7 @@ pub(super) struct SocketEnd {
 
 pub(super) struct ConnectionState {
     pub(super) ends: [SocketEnd; 2],
-    /// What each end writes.
+    /// The bytes that each end writes.
     pub(super) pipes: [BytePipe; 2],
 }
 

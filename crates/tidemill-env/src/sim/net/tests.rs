@@ -25,14 +25,14 @@ fn kind<T>(result: io::Result<T>) -> Option<ErrorKind> {
     result.err().map(|error| error.kind())
 }
 
-/// What a reader gets to the end of its connection.
+/// All bytes to the end of a connection.
 fn read_all(connection: &mut Connection) -> Vec<u8> {
     let mut bytes = Vec::new();
     connection.reader.read_to_end(&mut bytes).unwrap();
     bytes
 }
 
-/// What every network must do.
+/// The contract of every network.
 fn net_contract(net: &dyn Net, address: &str) {
     let listener = net.listen(address).unwrap();
     let address = listener.address().unwrap();

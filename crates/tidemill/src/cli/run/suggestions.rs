@@ -40,7 +40,7 @@ pub(super) fn what_next(
         _ => {}
     }
     let validate = format!("{program} validate {file}{set}");
-    commands.push((validate, "how the job runs: nodes, slices, columns"));
+    commands.push((validate, "how the job runs: stages, slices, columns"));
     commands.push((format!("{program} job schema"), "everything that a job file may say"));
     let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     let line = |(command, what): (String, &str)| format!("  {command:width$}  {what}\n");

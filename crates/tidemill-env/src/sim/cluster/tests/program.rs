@@ -6,7 +6,7 @@
 //! faults, outside: kills, power cuts, pauses, partitions, resets, clocks that jump
 //! ```
 //!
-//! What must hold: a request that was answered is on the node's disk; a node's life, asked for after
+//! Invariants: a request that was answered is on the node's disk; a node's life, asked for after
 //! it was told, is not smaller; after the last heal every node answers.
 
 use super::*;
